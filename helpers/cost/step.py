@@ -121,15 +121,12 @@ def step_time(
         launch, collective: seconds of launch overhead in all, and of a sum over the cards, two a layer.
         cards: that share each layer (tensor parallel). ValueError for any of these out of range.
     """
-    counts = {"users": users, "new_tokens": new_tokens, "logits": logits or 1, "cards": cards}
-    for name, count in counts.items():
-        check_whole(name, count)
+    check_counts(users=users, new_tokens=new_tokens, logits=logits or 1, cards=cards)
     check_between(0, math.inf, weight_bits=weight_bits, row_bits=row_bits)
     check_between(0, 1, bandwidth_reached=bandwidth_reached, compute_reached=compute_reached)
     check_between(-1e-9, math.inf, launch=launch, collective=collective)
-    if not isinstance(tokens, Iterable):
-        tokens = [(check_whole("tokens", tokens, least=0), new_tokens)]
-    texts = [*tokens]
+    check_tokens(tokens)
+    texts = [*tokens] if isinstance(tokens, Iterable) else [(tokens, new_tokens)]
     n_rows, n_weights, attention, products = work_of(model, texts, users, logits)
     bandwidth = cards * bandwidth_reached * card.bytes_per_second
     compute = cards * compute_reached * card.flops_per_second
@@ -207,6 +204,18 @@ def numbers_of_others(model: ModelConfig | PublishedModel, tokens: int) -> float
     table = model.vocab_size * model.hidden_size
     each = (model.n_parameters - (not model.tied) * table - model.n_active) / (n_experts - chosen)
     return each * (experts_read(n_experts, chosen, tokens) - chosen)
+
+
+def check_tokens(tokens: int | Iterable[tuple[int, int]]) -> None:
+    """Raise ValueError unless tokens is a whole number, 0 or more, or pairs."""
+    if not isinstance(tokens, Iterable):
+        check_whole("tokens", tokens, least=0)
+
+
+def check_counts(**counts: int) -> None:
+    """Raise ValueError unless each is a whole number over 0."""
+    for name, count in counts.items():
+        check_whole(name, count)
 
 
 def check_between(over: float, most: float, **numbers: float) -> None:
