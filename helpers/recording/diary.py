@@ -46,18 +46,6 @@ class Lines:
         targets = [self.vocabulary.index(word) for word in self.words[1:]]
         return [float(p[target]) for p, target in zip(softmax(self.logits), targets, strict=True)]
 
-    def save(self, path: Path) -> None:
-        """Write it, the logits in thousandths, as whole numbers of 16 bits."""
-        packed = base64.b64encode((1000 * self.logits).round().astype("<i2").tobytes()).decode()
-        plain = {
-            "words": self.words,
-            "vocabulary": self.vocabulary,
-            "logits": packed,
-            "replies": self.replies,
-            "looks": self.looks,
-        }
-        path.write_text(json.dumps(plain, separators=(",", ":")) + "\n", encoding="utf-8")
-
 
 def load_diary() -> Trace:
     """Return the trace: 23 tokens of Mia's diary, and the 24 words, sampled, with which the model ends it."""
