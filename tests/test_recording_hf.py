@@ -28,20 +28,13 @@ BASE |= {"max_position_embeddings": 40, "eos_token_id": None, "pad_token_id": 0}
 TYPES = ["sliding_attention", "full_attention", "sliding_attention"]
 WINDOWS: dict[str, Any] = {"sliding_window": 4, "layer_types": TYPES}
 EXPERTS = {"moe_intermediate_size": 12, "num_experts": 5, "num_experts_per_tok": 2}
-LATENT: dict[str, Any] = {
-    "kv_lora_rank": 5,
-    "q_lora_rank": 7,
-    "qk_rope_head_dim": 4,
-    "qk_nope_head_dim": 8,
-    "v_head_dim": 10,
-}
+LATENT: dict[str, Any] = {"kv_lora_rank": 5, "q_lora_rank": 7, "qk_rope_head_dim": 4, "v_head_dim": 10}
+LATENT |= {"qk_nope_head_dim": 8}
 LATENT |= {"head_dim": 4, "num_key_value_heads": 6, "n_routed_experts": 6, "n_group": 1, "topk_group": 1}
 LATENT |= EXPERTS | {"first_k_dense_replace": 1}
 LINEAR: dict[str, Any] = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8}
-LINEAR |= {
-    "linear_value_head_dim": 12,
-    "layer_types": ["linear_attention", "full_attention", "linear_attention"],
-}
+LINEAR |= {"linear_value_head_dim": 12}
+LINEAR |= {"layer_types": ["linear_attention", "full_attention", "linear_attention"]}
 MODELS: dict[str, dict[str, Any]] = {
     "llama": {},
     "qwen3": {},
