@@ -82,13 +82,13 @@ def test_a_fleet_is_tried_in_each_way_until_both_promises_are_kept() -> None:
     for one, budget in zip(tried, [*n20.BUDGETS, 10**6], strict=True):
         times = fleet.together(replace(machine, budget=budget), asked, 3)
         assert [one.first, one.gap] == pytest.approx(fleet.slowest(times))
-    divided = n20.disaggregated(machine, asked, 7)
-    assert [one.how for one in divided] == ["4 + 3"]
-    assert divided == [n20.tried(7, "4 + 3", fleet.disaggregated(machine, asked, 4, 3))]
+    divided = n20.disaggregated(machine, asked, 8)
+    assert [one.how for one in divided] == ["4 + 4"]
+    assert divided == [n20.tried(8, "4 + 4", fleet.disaggregated(machine, asked, 4, 4))]
 
     def way(machine: fleet.Machine, asked: fleet.Arrivals, cards: int) -> list[n20.Tried]:
         return [n20.Tried(cards, how, first / cards, 20.0) for how, first in (("a", 900.0), ("b", 880.0))]
 
     assert n20.fewest(way, machine, asked, 1, first=300, gap=20) == n20.Tried(3, "b", 880 / 3, 20.0)
     assert n20.fewest(way, machine, asked, 4, first=300, gap=20).cards == 4
-    assert n20.fewest(n20.disaggregated, machine, asked, 7, first=1e9, gap=1e9) == divided[0]
+    assert n20.fewest(n20.disaggregated, machine, asked, 8, first=1e9, gap=1e9) == divided[0]

@@ -83,7 +83,8 @@ def _reads(
             x += EACH * numbers
     for h, head in enumerate(heads):
         sheet.chip(head, top + 46, str(h + 1), width=HEAD, fill="query fill", edge="query")
-    sheet.note(middle, top + 182, f"{kind.row} numbers", at="center", colour="ink")
+    count = f"{kind.rank} + {kind.rope_dim} numbers" if isinstance(kind, Latent) else f"{kind.row} numbers"
+    sheet.note(middle, top + 182, count, at="center", colour="ink")
 
 
 def two_orders(S: int, D: int, rank: int) -> Picture:

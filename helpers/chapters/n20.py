@@ -13,7 +13,7 @@ from helpers.plots.measured import log_axes
 from helpers.serve import fleet
 
 BUDGETS, WHOLE = (256, 512, 1024), 10**6  # tokens of a step; a step that any prompt fits in
-LEAST = 3  # cards for replies, and half of all for prompts: with fewer a queue grows
+LEAST = 4  # cards for replies, and half of all for prompts: with fewer, those of the page are overloaded
 
 
 class Tried(NamedTuple):
@@ -88,19 +88,19 @@ def waits(ways: Mapping[str, Sequence[Tried]], first: float, gap: float) -> Pict
     gaps = [one.gap for one in every]
 
     def draw(sheet: Sheet) -> None:
-        sheet.heading("ms between two words, 99 of 100")
-        left, top, right, base = 52.0, 108.0, sheet.width - 18.0, 408.0
+        left, top, right, base = 52.0, 114.0, sheet.width - 18.0, 408.0
         axes = sheet.plot(left, top, right, base, "ms to a first word, 99 of 100")
         log_axes(axes.yaxis)
         axes.set(xlim=(0, 1.35 * max(first, *(one.first for one in every))))
         axes.set(ylim=(min(gap, *gaps) / 1.4, 1.6 * max(gap, *gaps)))
         x, y = sheet.at(axes, first, gap)
         sheet.box(left, y, x - left, base - y, fill="value fill", radius=0)
-        sheet.box(18, 90, 12, 12, fill="value fill", radius=0)
-        sheet.note(36, 96, f"promise: {digits(first, 3)} and {digits(gap, 2)} ms", colour="ink")
+        sheet.note(18, 98, "ms between two words, 99 of 100")
+        sheet.box(18, 62, 12, 12, fill="value fill", radius=0)
+        sheet.note(36, 68, f"promise: {digits(first, 3)} and {digits(gap, 2)} ms", colour="ink")
         for k, ((way, found), fill) in enumerate(zip(ways.items(), ("ink", "paper"), strict=True)):
-            sheet.disc(24, 48 + 24 * k, 4, fill, "ink")
-            sheet.note(36, 48 + 24 * k, way, colour="ink")
+            sheet.disc(24, 20 + 24 * k, 4, fill, "ink")
+            sheet.note(36, 20 + 24 * k, way, colour="ink")
             for one in found:
                 x, y = sheet.at(axes, one.first, one.gap)
                 sheet.disc(x, y, 4, fill, "ink")

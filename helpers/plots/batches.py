@@ -11,10 +11,10 @@ from helpers.drawing.words import SMALL, counted, digits, text_width
 FILLS = ("query", "key", "value", "generated")  # of the first texts, the second, …
 
 
-def bars(lines: Mapping[str, Sequence[float]], parts: Sequence[str], unit: str) -> Picture:
-    """Draw a bar for each line, its one or two parts one behind the other, and their sum beside it."""
+def bars(lines: Mapping[str, Sequence[float]], parts: Sequence[str], unit: str, n: int = 2) -> Picture:
+    """Draw a bar for each line, its one or two parts one behind the other, and their sum, of n digits."""
     longest = max(map(sum, lines.values()))
-    message = {name: f"{digits(sum(sizes), 2)} {unit}" for name, sizes in lines.items()}
+    message = {name: f"{digits(sum(sizes), n)} {unit}" for name, sizes in lines.items()}
     room = max(text_width(text, SMALL, bold=True) for text in message.values())
 
     def draw(sheet: Sheet) -> None:
@@ -34,7 +34,7 @@ def bars(lines: Mapping[str, Sequence[float]], parts: Sequence[str], unit: str) 
             sheet.text(left + 10, y, message[name], size=SMALL, bold=True)
 
     sentence = "; ".join(
-        f"{name}: " + ", ".join(f"{digits(size, 2)} {part}" for part, size in zip(parts, sizes, strict=True))
+        f"{name}: " + ", ".join(f"{digits(size, n)} {part}" for part, size in zip(parts, sizes, strict=True))
         for name, sizes in lines.items()
     )
     return Picture(draw, f"Bars: {sentence}.")
