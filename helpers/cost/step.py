@@ -65,7 +65,11 @@ class StepSeconds:
     @property
     def total(self) -> float:
         """Seconds of the step."""
-        return sum(self.parts) + self.launch + self.collectives
+        if self.overlap:
+            longer = max(self.rows + self.weights, self.attention + self.products)
+        else:
+            longer = max(self.rows, self.attention) + max(self.weights, self.products)
+        return longer + self.launch + self.collectives
 
     @property
     def bound(self) -> str:

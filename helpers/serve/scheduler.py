@@ -156,11 +156,12 @@ class Scheduler:
             chosen: the next token of each whose known tokens have all run.
         """
         for one, n in plan:
-            self.pages.publish(one.table, one.tokens, one.n_computed, one.n_computed + n, one.rows_of)
+            if self.pages.sharing:
+                self.pages.publish(one.table, one.tokens, one.n_computed, one.n_computed + n, one.rows_of)
             one.n_computed += n
         for one, token in chosen.items():
             one.tokens.append(token)
-            if token in self.eos_ids or len(one.reply) == one.request.max_new:
+            if token in self.eos_ids or len(one.tokens) == len(one.request.prompt) + one.request.max_new:
                 self.leave(one)
         if self.watcher:
             self.watcher.ran(chosen)
