@@ -1,6 +1,6 @@
 """What notebook 13 uses: a decode step by the clock beside its bound, changed in four stages; an exercise.
 
-Milliseconds are those of the fastest of many calls. ladder.json keeps the ladders of two idle cores, for
+Milliseconds are those of the fastest of many calls. ladder.json keeps the ladder of two idle cores, for
 machines that are busy or have one core: `python .ci/record_ladder.py` writes it, on an idle machine.
 """
 
@@ -130,32 +130,19 @@ class Ladder:
         return spans | {"rest": (known, max(known, self.measured[way]))}
 
     def breakdown(self, way: str) -> Table:
-        """Show the counts of a step, what one of each takes, the milliseconds of both, rest, and clock.
-
-        The rest is below 0 where the slow products took longer under their own clock than in the step.
-        """
-        step, spans, speed = self.step(way), self.spans(way), self.bandwidths[way]
-        (launched, _), (rows, _) = spans["reading"], spans["arithmetic"]
+        """Show the terms of a step's lower bound: how often, at which price, and the milliseconds of both."""
+        step, speed = self.step(way), self.bandwidths[way]
         bandwidth = f"{speed / 1e9:.0f} GB/s"
-        cores = f"{cores_of(way, self.cores)} × {self.rate / 1e9:.0f} G/s"
-        parts = {
-            "launches": (f"{self.operators[way]}", f"{1e6 * self.launch:.1f} µs", launched),
-            "rows": (f"{step.rows * speed / 1e6:.1f} MB", bandwidth, rows - launched),
-            "weights": (f"{self.megabytes(way):.1f} MB", bandwidth, spans["reading"][1] - rows),
-            "arithmetic": (
-                f"{step.products * self.products_per_second(way) / 1e6:.1f} M",
-                cores,
-                spans["arithmetic"][1] - rows,
-            ),
+        weights = f"{step.products * self.products_per_second(way) / 1e6:.1f} M weights"
+        rate = f"{self.products_per_second(way) / 1e9:.0f} billion a second"
+        terms = {
+            "launches": (f"{self.operators[way]}", f"{1e6 * self.launch:.1f} µs each", 1000 * step.launch),
+            "rows": (f"{step.rows * speed / 1e6:.1f} MB", bandwidth, 1000 * step.rows),
+            "weights": (f"{self.megabytes(way):.1f} MB", bandwidth, 1000 * step.weights),
+            "arithmetic": (weights, rate, 1000 * step.products),
+            "lower bound": ("", "", self.lower_bound(way)),
         }
-        parts["lower bound"] = ("", "", self.lower_bound(way))
-        if "slow products" in spans:
-            start, end = spans["slow products"]
-            parts["slow products"] = ("", "", end - start)
-        parts["rest"] = ("", "", self.measured[way] - spans["rest"][0])
-        parts["measured"] = ("", "", self.measured[way])
-        lines = [*map(list, zip(*parts.values(), strict=True))]
-        return Table(lines, ["count", "one takes", "ms"], [*parts])
+        return Table([*map(list, terms.values())], [*terms], ["count", "price", "ms"])
 
     def bars(self) -> dict[str, tuple[dict[str, tuple[float, float]], float]]:
         """Return the steps as `plots.waterfall` draws them: what is known of each, and what is measured."""
@@ -172,19 +159,19 @@ class Ladder:
         return ""
 
 
-def ladder(size: str, cores: int = CORES) -> Ladder:
+def ladder(cores: int = CORES) -> Ladder:
     """Return a ladder measured here, or a recorded one where that is of no use: one core, a busy machine."""
-    found = climb(size, cores) if cores > 1 else recorded(size, cores=1)
+    found = climb("16M", cores) if cores > 1 else recorded(cores=1)
     if not (why := found.flaw()):
         return found
-    kept = recorded(size)
+    kept = recorded()
     source = f"The numbers are those of {kept.source}. Here they cannot be measured: {why}."
     return replace(kept, source=source)
 
 
-def recorded(size: str, **changes: Any) -> Ladder:
+def recorded(**changes: Any) -> Ladder:
     """Return the ladder of two idle cores, as ladder.json keeps it (prices in 3 digits)."""
-    return replace(Ladder(**json.loads(RECORDED.read_text())[size]), **changes)
+    return replace(Ladder(**json.loads(RECORDED.read_text())), **changes)
 
 
 def climb(size: str, cores: int, rounds: int = 3) -> Ladder:
