@@ -131,7 +131,9 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
         [0, 1, 2, 3], ["so", "cold", "."], ["so", "calm"], {2: ["."], 3: ["The"]}
     ),
     "two ways": lambda: plots.two_ways({"nice": (0.7, 0.0), "w" * 90: (0.3, 1.0)}, ("masked", "again")),
-    "cut MLP": lambda: n19.cut_mlp(128, 352),
+    "cut layer": lambda: n19.cut_layer(
+        4096, {("q_proj", "o_proj"): 4096, ("gate_proj", "down_proj"): 28_672}
+    ),
     "laid over": lambda: n18.laid_over(["nice", "warm", "cold"], SIXTHS, SIXTHS[::-1]),
     "pages": lambda: plots.pages({"A": 17, "B": 32, "C": 5}, {"A": [0, 1], "B": [2, 3], "C": [4]}, 12, 16),
     "stairs": lambda: n17.stairs(

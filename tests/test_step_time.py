@@ -139,11 +139,11 @@ def test_the_series_model_is_the_shipped_one() -> None:
     assert OURS.n_parameters == shipped.CONFIG.n_parameters
 
 
-def test_llama_2_70b_over_eight_cards_whose_lm_heads_are_whole() -> None:
-    parts, measured = n19.over_cards(1e-3, 2e-6)["Llama-2-70B, 8 cards"]
-    table, rows = 32_000 * 8192, 101 * 80 * 2 * 8 * 128
-    reading = 2 * ((68_976_648_192 - 2 * table + rows) / 8 + table) / 1.7e9
-    ends = [0, reading, reading + 2.5, reading + 2.5 + 160 * 0.002]  # ms: 80 layers, two sums in each
+def test_llama_3_1_8b_over_eight_cards_whose_lm_heads_are_whole() -> None:
+    parts, measured = n19.over_cards(1e-3, 2e-6)["Llama-3.1-8B, 8 cards"]
+    table, rows = 128_256 * 4096, 101 * 32 * 2 * 8 * 128
+    reading = 2 * ((8_030_261_248 - 2 * table + rows) / 8 + table) / 1.7e9
+    ends = [0, reading, reading + 1, reading + 1 + 64 * 0.002]  # ms: two sums in each of 32 layers
     assert [end for _, end in parts.values()] == pytest.approx(ends[1:])
     assert [start for start, _ in parts.values()] == pytest.approx(ends[:-1])
-    assert measured == 1000 / 62.5
+    assert measured == 1000 / 276.01

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from helpers.chapters.n12 import LLAMA_2_70B
 from helpers.check.exercise import Case, Exercise
 from helpers.cost.models import CARDS, MODELS
 from helpers.cost.step import step_time
@@ -17,66 +16,73 @@ from helpers.drawing.canvas import Picture, Sheet
 
 # Tokens a second for one user in 16 bits, by how many A100s (limited to 330 W) share each layer:
 # https://github.com/pytorch-labs/gpt-fast (README of 2024). Its tp.py leaves the LM head whole on each card.
-SPEEDS = (
-    (MODELS["Llama-2-7B"], {1: 104.9, 2: 168.84, 4: 254.02, 8: 328.43}),
-    (MODELS["Llama-3.1-8B"], {1: 93.83, 2: 149.10, 4: 217.21, 8: 276.01}),
-    (LLAMA_2_70B, {2: 21.32, 4: 38.01, 8: 62.50}),
-)
+SPEEDS = {
+    "Llama-2-7B": {1: 104.9, 2: 168.84, 4: 254.02, 8: 328.43},
+    "Llama-3.1-8B": {1: 93.83, 2: 149.10, 4: 217.21, 8: 276.01},
+}
 BANDWIDTH = 1.7e12  # bytes a second that its authors reached at most
 
 
-def over_cards(fixed: float, collective: float) -> dict[str, tuple[dict[str, tuple[float, float]], float]]:
+def over_cards(rest: float, all_reduce: float) -> dict[str, tuple[dict[str, tuple[float, float]], float]]:
     """Return the parts of a step by the equation, and the published milliseconds, by model and cards.
 
     Args:
-        fixed: seconds beside the reading, on any number of cards, of 32 layers; of others in proportion.
-        collective: seconds of an all-reduce.
+        rest: seconds beside the reading, on any number of cards.
+        all_reduce: seconds of one.
     """
     card, bars = CARDS["A100"], {}
     reached = BANDWIDTH / card.bytes_per_second
-    for model, speeds in SPEEDS:
+    for name, speeds in SPEEDS.items():
+        model = MODELS[name]
         head = 2 * model.vocab_size * model.hidden_size / BANDWIDTH
         for n, speed in speeds.items():
-            step = step_time(model, card, 100, bandwidth_reached=reached, cards=n, collective=collective)
-            reading = step.rows + step.weights + head * (1 - 1 / n)
-            seconds = reading, fixed * model.n_layers / 32, step.collectives
+            step = step_time(model, card, 100, bandwidth_reached=reached, cards=n, collective=all_reduce)
+            seconds = step.rows + step.weights + head * (1 - 1 / n), rest, step.collectives
             ends = pairwise(1000 * end for end in accumulate(seconds, initial=0.0))
-            parts = dict(zip(("reading", "fixed", "collectives"), ends, strict=True))
-            bars[f"{model.name}, {n} card{'s' * (n > 1)}"] = parts, 1000 / speed
+            parts = dict(zip(("reading", "one card's rest", "all-reduces"), ends, strict=True))
+            bars[f"{name}, {n} card{'s' * (n > 1)}"] = parts, 1000 / speed
     return bars
 
 
-def cut_mlp(n_in: int, inner: int) -> Picture:
-    """Draw an MLP that two ranks share, from what goes in to the sum of what comes out.
+def cut_layer(n_in: int, matrices: Mapping[tuple[str, str], int]) -> Picture:
+    """Draw how two ranks share pairs of matrices: the first by its columns, the second by its rows.
 
     Args:
-        n_in, inner: numbers of a token outside of it, and between its matrices.
+        n_in: numbers of a token before and after them.
+        matrices: names of the two, and the numbers between them.
     """
-    half = inner // 2
 
     def draw(sheet: Sheet) -> None:
-        wide, gap = min(240.0, (sheet.width - 48) / 2), 12.0
-        steps = [("gate_proj, up_proj", f"{half} of {inner} out"), ("down_proj", f"{half} of {inner} in")]
-        for y, text in ((8, f"{n_in} numbers, to both"), (262, f"all-reduce: {n_in} + {n_in}")):
-            sheet.box(18, y, 2 * wide + gap, 30, edge="ink", line=1.4)
-            sheet.note(18 + wide + gap / 2, y + 15, text, at="center", colour="ink")
-        for rank, colour in enumerate(("query", "value")):
-            x = 18 + rank * (wide + gap)
-            middle = x + wide / 2
-            sheet.arrow(middle, 40, middle, 58, "ink")
-            for n, (matrix, size) in enumerate(steps):
-                y = 60 + 102 * n
-                sheet.box(x, y, wide, 76, fill=f"{colour} fill", edge=colour, line=1.4)
-                sheet.note(middle, y + 16, f"rank {rank}", at="center", colour="ink", bold=True)
-                sheet.note(middle, y + 38, matrix, at="center", colour="ink")
-                sheet.note(middle, y + 58, size, at="center", colour="ink")
-                sheet.arrow(middle, y + 78, middle, y + 100, "ink")
+        for n, ((first, second), inner) in enumerate(matrices.items()):
+            x, y = (19.0, 340.0 * n) if sheet.narrow else (24.0 + 350 * n, 0.0)
+            sheet.note(x + 92, y + 20, f"{first}: columns", colour="ink", bold=True)
+            sheet.box(x, y + 36, 70, 72, fill="panel", edge="soft")
+            sheet.note(x + 35, y + 72, f"{n_in:,} in", at="center", colour="ink")
+            sheet.arrow(x + 72, y + 72, x + 90, y + 72, "ink")
+            sheet.note(x + 92, y + 186, f"{second}: rows", colour="ink", bold=True)
+            sheet.box(x, y + 290, 302, 30, edge="ink", line=1.4)
+            sheet.note(x + 151, y + 305, f"all-reduce: {n_in:,} + {n_in:,}", at="center", colour="ink")
+            for rank, colour in enumerate(("query", "value")):
+                across, down = x + 92 + 106 * rank, y + 202 + 40 * rank
+                for left, top, wide, high, text in (
+                    (across, y + 36, 104, 72, f"rank {rank}"),
+                    (across, y + 128, 104, 28, f"{inner // 2:,} out"),
+                    (x, down, 70, 38, f"{inner // 2:,} in"),
+                    (x + 92, down, 112, 38, f"rank {rank}"),
+                    (x + 226, down, 76, 38, f"{n_in:,} out"),
+                ):
+                    sheet.box(left, top, wide, high, fill=f"{colour} fill", edge=colour)
+                    sheet.note(left + wide / 2, top + high / 2, text, at="center", colour="ink")
+                sheet.arrow(across + 52, y + 110, across + 52, y + 126, "ink")
+                for left in (x + 72, x + 206):
+                    sheet.arrow(left, down + 19, left + 18, down + 19, "ink")
 
-    alt = (
-        f"{n_in} numbers go to both ranks. Each has the part of gate_proj and up_proj that {half} of {inner} "
-        f"numbers come out of, and the part of down_proj that those go into. All-reduce: {n_in} + {n_in}."
+    sentence = " ".join(
+        f"Of {first} each rank has half of the columns: {n_in:,} in, {inner // 2:,} out. Of {second} it has "
+        f"half of the rows: {inner // 2:,} in, {n_in:,} out. All-reduce: {n_in:,} + {n_in:,}."
+        for (first, second), inner in matrices.items()
     )
-    return Picture(draw, alt)
+    return Picture(draw, sentence)
 
 
 def found(scores: list[float]) -> tuple[Tensor, Tensor]:
