@@ -21,7 +21,7 @@ from matplotlib.colors import to_rgb
 from PIL import Image
 
 from helpers import plots, toy
-from helpers.chapters import n00, n01, n02, n05
+from helpers.chapters import n00, n01, n02, n03, n05
 from helpers.drawing import svg
 from helpers.drawing.canvas import SHARPNESS
 from helpers.plots.attention import looks
@@ -29,6 +29,7 @@ from helpers.plots.measured import curves
 from helpers.plots.passes import _shade, times_scored
 from helpers.recording.diary import load_diary, load_lines
 from helpers.recording.toy import record_toy
+from helpers.sampling import Sampling
 from helpers.trace import Trace
 from tests.pictures import check_form, check_words
 from tests.pictures import words as words_of
@@ -51,6 +52,9 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     ),
     "probabilities": lambda: n02.probabilities(["so", *ODD], [0.0, 1.0, 0.004, 0.5, 0.996, 0.1, 0.9, 0.3]),
     "not said": lambda: plots.words_not_said(load_diary()),
+    "one number": lambda: n03.one_number(
+        np.log([0.5, 0.3, 0.195, 0.005]), ["so", *ODD[:2], ODD[5]], [Sampling(1), Sampling(2, top_k=2)], 0.9
+    ),
     "names": lambda: plots.name_weights(DIARY, [0.0] * 15 + [0.9] + [0.05] * 2 + [0.0], "Mia"),
     "looks": lambda: looks([(text.split(), row) for text, row in load_lines().looks.items()]),
     "picked and seen": lambda: n02.picked_and_seen("all"),
@@ -84,6 +88,17 @@ def test_odd_tokens_are_drawn_as_text(draw: Callable[[Trace], plots.Picture]) ->
     page = draw(ODD_TRACE).html()
     assert "<img" not in page
     assert "&lt;img" in page
+
+
+def test_one_number_hits_the_first_words_of_the_recorded_replies() -> None:
+    diary, ways = (
+        load_lines(),
+        [*(Sampling(tau, seed=4) for tau in (1, 2, 3)), Sampling(2, top_p=0.9, seed=4)],
+    )
+    number = np.random.default_rng(seed=4).random()
+    said = n03.one_number(diary.logits[22], diary.vocabulary, ways, number).alt
+    for way in map(str, ways):
+        assert f"{way.removeprefix('sampled, ')}: {diary.replies[way].split()[0]} with" in said
 
 
 def luminance(rgb: np.ndarray) -> float:

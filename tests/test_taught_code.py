@@ -20,7 +20,7 @@ from tests.machine import NOTEBOOKS
 TAUGHT = {
     "01_four_heads": ["four_heads"],
     "02_prefill": ["rule_scores", "causal_mask", "attend", "lm_head"],
-    "03_decode": ["keep_top_k", "keep_top_p", "generate", "step"],
+    "03_decode": ["generate", "step"],
     "00_start_here": [],
     "06_learned_heads": ["rotate"],
     "07_transformer": "contributions Attention SwiGLU Block".split(),

@@ -1,4 +1,4 @@
-"""What notebook 03, decode, uses beside the toy: the check of its exercise, and of its guesses."""
+"""What notebook 03, decode, uses beside the toy: its figure, the check of its exercise, and of its guess."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.check.result import NotRightError, describe
 from helpers.cost.counts import whole_reply
-from helpers.recording.diary import load_lines
-from helpers.sampling import greedy, softmax
+from helpers.drawing.canvas import Picture, Sheet
+from helpers.drawing.words import SMALL, plain, text_width
+from helpers.sampling import Sampling, greedy
 
 MOST_CALLS = 50
 SCRIPT = ["delicious", "warm", toy.EOS]
@@ -105,8 +106,42 @@ def tokens_processed(guess: Any) -> Guess:
     return Guess(guess, whole_reply(prompt=len(toy.PROMPT), reply=8, cached=False).tokens_processed)
 
 
-def still_sure(guess: Any) -> Guess:
-    """Compare a guess: is the probability of *Mia* behind *Signed by* over 90 percent at temperature 2?"""
-    lines = load_lines()
-    p = softmax(lines.logits[42] / 2)[lines.vocabulary.index("Mia")]
-    return Guess(guess, bool(p > 0.9), f"It falls to {100 * p:.0f} percent.")
+def one_number(
+    logits: np.ndarray, vocabulary: Sequence[str], ways: Sequence[Sampling], number: float
+) -> Picture:
+    """Draw how one random number draws a word in several ways.
+
+    Args:
+        logits, vocabulary: (V,), and the word of each.
+        ways: a bar for each, the words' probabilities side by side from 0 to 1, as in the vocabulary.
+        number: from 0 up to 1; it hits a piece of each bar.
+    """
+    bars = {str(way).removeprefix("sampled, "): way.probabilities(logits) for way in ways}
+    hits = {name: int(np.searchsorted(np.cumsum(p), number, side="right")) for name, p in bars.items()}
+
+    def draw(sheet: Sheet) -> None:
+        left, long, y = 18.0, sheet.width - 36.0, 18.0
+        at = left + long * number
+        sheet.text(at, y, f"{number:.3f}", at="center", size=SMALL, bold=True, colour="generated")
+        for name, p in bars.items():
+            hit, y = hits[name], y + 34
+            sheet.note(left, y, f"{name}: {np.count_nonzero(p)} words", colour="ink")
+            sheet.text(at - 5, y, vocabulary[hit], at="right", bold=True, colour="generated")
+            sheet.box(left, y + 14, long, 28, fill="faint", radius=0)
+            for n in np.flatnonzero(p >= 0.01):
+                x, wide = left + long * p[:n].sum(), long * p[n] - 1
+                sheet.box(x, y + 14, wide, 28, fill="generated fill" if n == hit else "query fill", radius=0)
+                if text_width(vocabulary[n], SMALL) < wide - 4:
+                    sheet.note(x + 4, y + 28, vocabulary[n], colour="ink")
+            y += 36
+        sheet.line((at, 30), (at, y + 12), colour="generated", width=2)
+        sheet.note(left, y + 24, "0")
+        sheet.note(left + long / 2, y + 24, "gray: words under 1 percent", at="center")
+        sheet.note(left + long, y + 24, "1", at="right")
+
+    each = [
+        f"{name}: {plain(vocabulary[hit])} with {p[hit]:.1%}, one of {np.count_nonzero(p)} words; "
+        f"those under 1 percent take {p[p < 0.01].sum():.0%} together"
+        for (name, p), hit in zip(bars.items(), hits.values(), strict=True)
+    ]
+    return Picture(draw, f"What the random number {number:.3f} hits. {'. '.join(each)}.")
