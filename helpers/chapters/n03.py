@@ -14,7 +14,7 @@ from helpers.check.guess import Guess
 from helpers.check.result import NotRightError, describe
 from helpers.cost.counts import whole_reply
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, plain, text_width
+from helpers.drawing.words import SMALL, plain, shorten, text_width
 from helpers.sampling import Sampling, greedy
 
 MOST_CALLS = 50
@@ -122,19 +122,21 @@ def one_number(
     def draw(sheet: Sheet) -> None:
         left, long, y = 18.0, sheet.width - 36.0, 18.0
         at = left + long * number
-        sheet.text(at, y, f"{number:.3f}", at="center", size=SMALL, bold=True, colour="generated")
+        sheet.note(left + long, y, f"{number:.3f} hits", at="right", bold=True, colour="generated")
         for name, p in bars.items():
             hit, y = hits[name], y + 34
-            sheet.note(left, y, f"{name}: {np.count_nonzero(p)} words", colour="ink")
-            sheet.text(at - 5, y, vocabulary[hit], at="right", bold=True, colour="generated")
+            label = f"{name}: {np.count_nonzero(p)} words"
+            sheet.note(left, y, label, colour="ink")
+            word = shorten(vocabulary[hit], long - text_width(label, SMALL) - 8, bold=True)
+            sheet.text(left + long, y, word, at="right", bold=True, colour="generated")
             sheet.box(left, y + 14, long, 28, fill="faint", radius=0)
-            for n in np.flatnonzero(p >= 0.01):
+            for n in np.flatnonzero(p >= 0.01).tolist():
                 x, wide = left + long * p[:n].sum(), long * p[n] - 1
                 sheet.box(x, y + 14, wide, 28, fill="generated fill" if n == hit else "query fill", radius=0)
                 if text_width(vocabulary[n], SMALL) < wide - 4:
                     sheet.note(x + 4, y + 28, vocabulary[n], colour="ink")
+            sheet.line((at, y + 11), (at, y + 45), colour="generated", width=2)
             y += 36
-        sheet.line((at, 30), (at, y + 12), colour="generated", width=2)
         sheet.note(left, y + 24, "0")
         sheet.note(left + long / 2, y + 24, "gray: words under 1 percent", at="center")
         sheet.note(left + long, y + 24, "1", at="right")
