@@ -101,7 +101,7 @@ def marked(replies: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def recorded() -> dict[str, Any]:
-    """Return what `.ci/record_same_prompt.py` recorded: Carla, three pairs, distances, 1,000 diaries."""
+    """Return what `.ci/record_same_prompt.py` recorded: Carla, three pairs, 1,000 diaries."""
     found: dict[str, Any] = json.loads(RECORDED.read_text(encoding="utf-8"))
     return found
 

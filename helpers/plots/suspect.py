@@ -85,7 +85,7 @@ def _panel(
 def _in_words(name: str, places: Sequence[Place], line: float) -> str:
     most = max(p.difference for p in places)
     above = sum(p.difference > line for p in places)
-    sentence = f"{counted(len(places), 'word')}: the logits differ by {digits(most, 2)} at most"
+    sentence = f"{counted(len(places), 'word')}: the runs differ by {digits(most, 2)} at most"
     sentence += f"; rounding explains {digits(line, 2)}, above it lie {above or 'none'}"
     changed = [f"{plain(p.words[0])} becomes {plain(p.words[1])}" for p in places if p.words[0] != p.words[1]]
     sentence = f"Half the margin and the difference at {sentence}. {'; '.join(changed) or 'No word changes'}."
