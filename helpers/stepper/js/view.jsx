@@ -18,6 +18,9 @@ const THEMES = ["class", "style", "data-jp-theme-light", "data-jp-theme-name", "
  * `keyAction(event)` answers, if anything.
  */
 export class View {
+  /** As a view last read or wrote it. */
+  static address = "";
+
   /** @param {Element} el @param {any} options @param {string} kind @param {string} label */
   constructor(el, options, kind, label) {
     this.el = el;
@@ -81,6 +84,7 @@ export class View {
 
   readAddress() {
     this.reading = true;
+    View.address = location.hash;
     const wrong = this.goTo(readAddress(location.hash));
     this.reading = false;
     this.advice = wrong.length ? fillText(VIEW.labels["no such"], { names: wrong.join(", ") }) : null;
@@ -100,7 +104,7 @@ export class View {
   /** Write the state into the address: at once, and of changes that follow in a row the last as soon as they rest. */
   keepAddress() {
     this.advice = null; // what was wrong with an address is so no more
-    if (!this.options.address) return;
+    if (!this.options.address || location.hash !== View.address) return; // another is about to be read
     this.acted ||= !this.reading;
     this.behind = this.resting !== undefined;
     if (this.behind) return;
@@ -115,6 +119,7 @@ export class View {
     this.acted = false;
     const hash = withValues(location.hash, state);
     if (hash !== location.hash) history.replaceState(null, "", hash || location.pathname + location.search);
+    View.address = location.hash;
   }
 
   /** Show all of the view if a part of it lies below the fold, as on a phone. */
