@@ -92,7 +92,7 @@ class PageManager:
     ) -> None:
         """Let the pages of a text be found that its tokens from `start` up to `end`, now run, have filled."""
         size = self.page_size
-        for i in range(start // size, end // size):
+        for i in range(start // size, end // size) if self.sharing else ():
             text = self.holds[table[i - 1]][1] if i else (rows_of,)
             key = text, tuple(tokens[i * size : (i + 1) * size])
             page = self.found.setdefault(key, table[i])  # of equal pages the first is found

@@ -156,8 +156,7 @@ class Scheduler:
             chosen: the next token of each whose known tokens have all run.
         """
         for one, n in plan:
-            if self.pages.sharing:
-                self.pages.publish(one.table, one.tokens, one.n_computed, one.n_computed + n, one.rows_of)
+            self.pages.publish(one.table, one.tokens, one.n_computed, one.n_computed + n, one.rows_of)
             one.n_computed += n
         for one, token in chosen.items():
             one.tokens.append(token)
