@@ -62,9 +62,13 @@ class Tokenizer:
         return self.library.get_vocab_size()
 
     @property
-    def eos_id(self) -> int | None:
-        """The id of the word that ends a text, `<eos>` in ours; None where there is no such word."""
-        return None if self.eos is None else self.library.token_to_id(self.eos)
+    def eos_id(self) -> int:
+        """The id of the word that ends a text, `<eos>` in ours; ValueError where there is no such word."""
+        if self.eos not in self.vocabulary:
+            raise ValueError(
+                f"eos is {self.eos!r}; expected a token of the vocabulary: set eos to the one that ends texts"
+            )
+        return self.vocabulary[self.eos]
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text, with the beginning token before it that a tokenizer.json may ask for.

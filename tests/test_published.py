@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from helpers.chapters import n10
-from helpers.model import published
+from helpers.model import published, shipped
 from helpers.model.cache import GrowingCache, StaticCache
 from helpers.model.generate import generate
 from helpers.model.load import CheckpointError, load, load_tokenizer, save
@@ -175,6 +175,7 @@ def test_where_none_can_be_had_the_model_of_this_series_is_opened(
     opened = published.opened()
     theirs, tokens = n10.in_transformers(published.path_of()), torch.arange(9)[None]
     torch.testing.assert_close(opened.model(tokens), theirs(tokens).logits, rtol=0, atol=1e-4)
+    assert opened.tokenizer.eos_id == shipped.load()[1].eos_id
     assert published.asking(opened.tokenizer, "What is the capital of France?") == published.KNOWN
     assert published.asking(opened.tokenizer, "Emma writes from Cairo .") == "Emma writes from Cairo ."
 

@@ -38,7 +38,8 @@ def test_the_end_is_the_corpus_s_and_is_told() -> None:
     assert TOKENIZER.vocab_size == len(WORDS)
     nameless = Tokenizer.of_words([EOS])
     nameless.eos = None
-    assert nameless.eos_id is None
+    with pytest.raises(ValueError, match="eos is None; expected a token of the vocabulary"):
+        _ = nameless.eos_id
     assert repr(TOKENIZER) == f"Tokenizer(WordLevel, {len(WORDS)} ids)"
 
 

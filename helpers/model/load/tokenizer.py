@@ -14,7 +14,8 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
 from helpers.model.load import render
-from helpers.model.load.files import CheckpointError, reading
+from helpers.model.load.config import CONFIG_FILE, GENERATION_FILE, eos_of
+from helpers.model.load.files import CheckpointError, read_json, reading
 from helpers.model.load.hub import find
 from helpers.tokenizer import FILE, Tokenizer
 
@@ -51,9 +52,17 @@ def from_folder(folder: Path) -> Tokenizer:
         )
     theirs = PreTrainedTokenizerFast.from_pretrained(folder)
     tokenizer = Tokenizer(theirs.backend_tokenizer)
-    tokenizer.bos, tokenizer.eos = theirs.bos_token, theirs.eos_token
+    tokenizer.bos, tokenizer.eos = theirs.bos_token, theirs.eos_token or end_of(folder, tokenizer)
     tokenizer.chat_template = theirs.chat_template
     return tokenizer
+
+
+def end_of(folder: Path, tokenizer: Tokenizer) -> str | None:
+    """Return the first token that ends a reply of the model beside a tokenizer; None where no file says."""
+    for path in (folder / GENERATION_FILE, folder / CONFIG_FILE):
+        if path.exists() and (ids := eos_of(read_json(path))):
+            return tokenizer.library.id_to_token(ids[0])
+    return None
 
 
 def from_gguf(file: Any) -> Tokenizer:
