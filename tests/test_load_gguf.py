@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -321,3 +322,20 @@ def test_a_folder_s_tokenizer_has_the_tokens_and_ends_that_stand_beside_it(tmp_p
     assert tokenizer.encode("<|im_end|>nice") == [330, *tokenizer.encode("nice")]
     assert (tokenizer.bos, tokenizer.eos, tokenizer.eos_id) == (SPECIAL[0], "<|im_end|>", 330)
     assert tokenizer.chat_template == "old"
+
+
+def test_an_end_that_the_tokenizer_s_files_leave_out_is_that_of_the_model_s(tmp_path: Path) -> None:
+    byte_level().save(str(tmp_path / "tokenizer.json"))
+    assert load_tokenizer(tmp_path).eos is None, "no file says one"
+    for name, end in (("config.json", 1), ("generation_config.json", [0, 1])):
+        (tmp_path / name).write_text(json.dumps({"model_type": "of any kind", "eos_token_id": end}))
+        assert load_tokenizer(tmp_path).eos == SPECIAL[end == 1]
+
+
+def test_a_package_that_is_not_installed_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    byte_level().save(str(tmp_path / "tokenizer.json"))
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ImportError, match="transformers"):
+        load_tokenizer(tmp_path)

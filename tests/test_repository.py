@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -145,16 +147,31 @@ def pins(path: Path) -> dict[str, str]:
     return found
 
 
-def ranges() -> list[Requirement]:
-    """Return what pyproject.toml asks for."""
-    about = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    return [Requirement(text) for text in about["project"]["dependencies"]]
+def ranges(*extras: str) -> list[Requirement]:
+    """Return what pyproject.toml asks for, and with these extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    optional = project["optional-dependencies"]
+    return [Requirement(text) for text in sum((optional[name] for name in extras), project["dependencies"])]
+
+
+def imported(path: Path) -> set[str]:
+    """Return the packages that a module imports, at its top or later."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    names = [name.name for node in nodes if isinstance(node, ast.Import) for name in node.names]
+    names += [str(node.module) for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+    return {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"helpers"}
+
+
+def test_what_helpers_import_is_what_pyproject_asks_for() -> None:
+    found = {name.lower() for path in (ROOT / "helpers").rglob("*.py") for name in imported(path)}
+    come_with_others = {"traitlets", "pil", "llvmlite"}  # ipywidgets, matplotlib, numba
+    assert found - come_with_others == {wanted.name.lower() for wanted in ranges("model")}
 
 
 def test_pins_are_within_the_ranges() -> None:
     exact = pins(ROOT / "requirements.txt")
     assert pins(ROOT / "tests/requirements.txt")
-    assert all(exact[wanted.name] in wanted.specifier for wanted in ranges())
+    assert all(exact[wanted.name] in wanted.specifier for wanted in ranges("model"))
 
 
 def test_lowest_versions_are_those_of_pyproject() -> None:

@@ -20,10 +20,13 @@ def unsupported(message: str) -> ValueError:
 
 @contextmanager
 def reading(path: Path, message: str = "") -> Iterator[None]:
-    """Turn any error over what a file holds into a CheckpointError that names it; `message` says more."""
+    """Turn any error over what a file holds into a CheckpointError that names it; `message` says more.
+
+    A package that is not installed is no fault of a file: its ImportError, which names it, stays what it is.
+    """
     try:
         yield
-    except CheckpointError:
+    except (CheckpointError, ImportError):
         raise
     except Exception as error:
         raise CheckpointError(f"{path}{message}: {error}") from error
