@@ -5,6 +5,7 @@ would write into it which Python has opened it. How the notebooks came is kept i
 """
 
 import sys
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ def keep_what_git_knows(model: dict[str, Any], **_: Any) -> None:
         model["content"]["metadata"]["language_info"] = {"name": "python"}
 
 
+# Its settings are read twice, and the second time it says that one hook replaces the other.
+warnings.filterwarnings("ignore", "Overriding existing pre_save_hook")
 c = get_config()  # type: ignore[name-defined]  # noqa: F821
 c.ServerApp.root_dir = str(Path(__file__).resolve().parents[1])
 c.ContentsManager.pre_save_hook = keep_what_git_knows

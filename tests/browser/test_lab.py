@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -39,8 +40,14 @@ def test_a_link_leads_to_its_cell(lab: Lab, page: Page) -> None:
     )
 
 
-def test_links_open_from_the_command_of_the_readme(tmp_path: Path, page: Page) -> None:
-    """A notebook opens and is saved as git knows it; links open what they name, README its pictures."""
+def test_links_open_from_the_command_of_the_readme(
+    tmp_path: Path, page: Page, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A notebook opens and is saved as git knows it; links open what they name, README its pictures.
+
+    The terminal shows no error, of JupyterLab's scripts for node neither: these lie below our package.json.
+    """
+    monkeypatch.setenv("PATH", str(Path(node).parent), prepend=os.pathsep)
     for path in project_files():
         copy = tmp_path / "root" / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -75,3 +82,6 @@ def test_links_open_from_the_command_of_the_readme(tmp_path: Path, page: Page) -
     finally:
         page.goto("about:blank")
         lab.stop()
+    log = lab.log.read_text(encoding="utf-8")
+    assert "Serving notebooks from local directory" in log
+    assert not re.search(r"Traceback|Error|Warning|not defined|yarn", log), log
