@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import math
 import re
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 from helpers import toy
 from helpers.chapters import n01, n02, n03, n04
 from helpers.check.exercise import Case, Exercise, same
-from helpers.check.guess import WRITE_ONE, Guess
+from helpers.check.guess import WRITE_ONE, Guess, nearest
 from helpers.check.reader import SOLVED
 from helpers.check.result import Result, describe, show
 
@@ -312,6 +313,15 @@ def test_without_a_guess_the_answer_is_not_told() -> None:
         assert Guess(guess, 3)._repr_html_() is None
 
 
+def test_a_ratio_is_rounded_to_an_option_and_what_is_none_is_refused() -> None:
+    assert [nearest(4, (1, 4, 16), ratio).answer for ratio in (0.5, 1.9, 2.1, 99)] == [1, 1, 4, 16]
+    for measured in (math.nan, 0.0, math.inf):
+        with pytest.raises(ValueError, match=f"ratio is {measured}; expected a number above 0"):
+            nearest(4, (1, 4, 16), measured)
+    with pytest.raises(ValueError, match="the answer is nan; expected a number"):
+        Guess(3, math.nan)
+
+
 @pytest.mark.parametrize(
     ("guess", "answer", "how", "problem"),
     [
@@ -319,6 +329,8 @@ def test_without_a_guess_the_answer_is_not_told() -> None:
         (True, 1, {}, "True is True or False. Write a number"),
         ("yes", True, {}, "'yes' is text in quotes. Write True or False"),
         (20, [20], {}, "20 is a number. Write a list"),
+        (math.nan, 20, {}, "nan is not a number. Write a number"),
+        (np.float32("nan"), 20, {"like": 1.0}, "np.float32(nan) is not a number. Write a number"),
         ("0.9", "0.9 to 1.1", {"like": 1.0}, "'0.9' is text in quotes. Write a number"),
         (10, 8, {"options": (1, 8)}, "10 is none of 1, 8. Write one of them"),
         ("d", "B", {"options": "ABC"}, "'d' is none of 'A', 'B', 'C'. Write one of them"),

@@ -9,6 +9,7 @@ from typing import Any
 
 from helpers.check.result import clip, marked
 
+NAN = "not a number"
 WRITE_ONE = "write one in place of None, and run both cells again. The answer is folded below."
 
 
@@ -18,11 +19,14 @@ class Guess:
     A notebook stores what it shows without one. So the answer stands folded in the text below, too.
 
     Args:
-        guess: the reader's; None, or what is not of the answer's kind, is none.
+        guess: the reader's; None, or what is not of the answer's kind, is none; NaN is no number.
         answer: what came out.
         why: a sentence behind it.
         like: something of the kind that is asked for, where the answer is told in words.
         options: what there is to choose from, if little is.
+
+    Raises:
+        ValueError: the answer is NaN.
     """
 
     def __init__(
@@ -30,6 +34,8 @@ class Guess:
     ) -> None:
         self.guess, self.answer, self.why = guess, answer, why
         self.wanted, self.options = kind_of(answer if like is None else like), options
+        if self.wanted == NAN:
+            raise ValueError(f"the answer is {answer}; expected a number: look at what computes it")
 
     @property
     def right(self) -> bool:
@@ -71,11 +77,19 @@ def kind_of(x: Any) -> str:
         return "text in quotes"
     if isinstance(x, list | tuple | range | set):
         return "a list"
-    return "a number" if isinstance(x, Real) else f"a {type(x).__name__}"
+    if isinstance(x, Real):
+        return NAN if math.isnan(x) else "a number"
+    return f"a {type(x).__name__}"
 
 
 def nearest(guess: Any, options: Sequence[float], measured: float, why: str = "") -> Guess:
-    """Compare a guess with that one of the options to which a measured ratio is nearest."""
+    """Compare a guess with that one of the options to which a measured ratio is nearest.
+
+    Raises:
+        ValueError: what was measured is no ratio.
+    """
+    if not 0 < measured < math.inf:
+        raise ValueError(f"the measured ratio is {measured}; expected a number above 0: measure again")
     return Guess(guess, min(options, key=lambda n: abs(math.log(n / measured))), why, options=options)
 
 
