@@ -127,9 +127,11 @@ def test_the_step_that_is_shown() -> None:
     assert [Pool(run, step=n).options["step"] for n in (1, 9)] == [0, 8]
     assert Pool(run).options == {"step": 0, "pages": True}
     assert "step 9 of" in " ".join(words(Pool(run, step=9).still().figure()))
-    for step in (0, len(run.steps) + 1):
+    for step in (0, 1.5, len(run.steps) + 1):
         with pytest.raises(ValueError, match=f"got step={step}, expected 1 to {len(run.steps)}"):
-            Pool(run, step)
+            Pool(run, step)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="got pages='no', expected one of"):
+        Pool(run, pages="no")  # type: ignore[arg-type]
     assert repr(Pool(run)) == f"Pool(made: 6 requests, 12 pages, {len(run.steps)} steps)"
 
 

@@ -73,8 +73,9 @@ def test_a_model_of_ones_own_stands_among_the_others() -> None:
     ("wrong", "message"),
     [
         ({"model": "Llama-9"}, "Llama-9 is no file; expected config.json, .* or one of .'GPT-2 small'"),
-        ({"card": "abacus"}, "got 'abacus', expected one of .'RTX 4090'"),
+        ({"card": "abacus"}, "got card='abacus', expected one of .'RTX 4090'"),
         ({"row_bits": 3}, "got row_bits=3, expected one of"),
+        ({"overlap": "no"}, r"got overlap='no', expected one of \[True, False\]"),
         ({"users": 0}, "users is 0"),
         ({"new_tokens": 65}, "tokens a verification: got 65; expected a number from 1 to 64"),
         ({"collective": 1}, "µs a collective: got 1000000.0; expected a number from 0 to 1,000"),

@@ -304,6 +304,7 @@ def test_texts_of_a_page_are_text_and_addresses_can_be_followed() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        ({"panels": "x"}, r"got panels='x', expected one of \['story', 'lab'\]"),
         ({"start": "chunk"}, r"got start='chunk', expected one of \['training', 'prefill', 'decode'\]"),
         ({"layer": 1}, r"got layer=1, expected one of \[0\]"),
         ({"head": 4}, r"got head=4, expected one of \[None, 0, 1, 2, 3\]"),

@@ -13,7 +13,7 @@ from helpers.drawing.canvas import Sheet
 from helpers.drawing.still import Still
 from helpers.drawing.words import SMALL, TEXT, text_width
 from helpers.stepper.format import VIEW, fill
-from helpers.stepper.view import View
+from helpers.stepper.view import View, one_of
 from helpers.tables import Table
 from helpers.trace import EngineTrace, Share
 
@@ -45,7 +45,8 @@ class Pool(View):
     view = "pool"
 
     def __init__(self, trace: EngineTrace, step: int | None = None, pages: bool = True) -> None:
-        if step is not None and not 1 <= step <= len(trace.steps):
+        one_of("pages", pages, [True, False])
+        if step is not None and step not in range(1, len(trace.steps) + 1):
             raise ValueError(f"got step={step}, expected 1 to {len(trace.steps)}, the trace's steps")
         self.trace, self.step, self.paged = trace, (step or 1) - 1, pages
         self.counted = [what for what in POOL["counts"] if pages or what in NO_PAGES]

@@ -16,7 +16,7 @@ from helpers.drawing.still import Still
 from helpers.drawing.words import SMALL, digits, need, text_width
 from helpers.stepper.format import VIEW, fill, gib, unit
 from helpers.stepper.machines import machines, model_line
-from helpers.stepper.view import View
+from helpers.stepper.view import View, one_of
 
 SAY: dict[str, Any] = VIEW["step_time"]
 FILLS = {
@@ -70,9 +70,10 @@ class StepTime(View):
         cards: int = 1,
         collective: float = 0.0,
     ) -> None:
-        need(card in CARDS, f"got {card!r}, expected one of {[*CARDS]}")
-        for name, bits in (("weight_bits", weight_bits), ("row_bits", row_bits)):
-            need(bits in SAY["formats"], f"got {name}={bits!r}, expected one of {SAY['formats']}")
+        one_of("card", card, CARDS)
+        one_of("weight_bits", weight_bits, SAY["formats"])
+        one_of("row_bits", row_bits, SAY["formats"])
+        one_of("overlap", overlap, [True, False])
         self.model = model_of(model)
         self.card = CARDS[card]
         reached = {"bandwidthReached": bandwidth_reached, "computeReached": compute_reached}

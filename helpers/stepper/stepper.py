@@ -9,7 +9,7 @@ from helpers.stepper import board
 from helpers.stepper.format import fill
 from helpers.stepper.machines import machines
 from helpers.stepper.moment import Moment, chosen
-from helpers.stepper.view import View
+from helpers.stepper.view import View, one_of
 from helpers.trace import Trace
 
 
@@ -24,7 +24,7 @@ class Stepper(View):
         head: index, from 0, of the head whose weights stand in the grid at first; None for the mean of all.
 
     Raises:
-        ValueError: a phase, layer or head that was not recorded.
+        ValueError: panels of another name; a phase, layer or head that was not recorded.
     """
 
     view = "stepper"
@@ -38,15 +38,14 @@ class Stepper(View):
         head: int | None = None,
     ) -> None:
         self.trace, self.face, self.layer, self.head = trace, panels, layer, head
+        one_of("panels", panels, ["story", "lab"])
         phases = [event.phase for event in trace.runs[0].passes]
         if start is None:
             start = phases[0] if panels == "lab" else "prefill"
         heads = [None, *(recorded for of, recorded in trace.recorded if of == layer)]
-        wanted: dict[str, tuple[Any, list[Any]]]
-        wanted = {"start": (start, phases), "layer": (layer, trace.layers), "head": (head, heads)}
-        for name, (value, known) in wanted.items():
-            if value not in known:
-                raise ValueError(f"got {name}={value!r}, expected one of {[*dict.fromkeys(known)]}")
+        one_of("start", start, phases)
+        one_of("layer", layer, trace.layers)
+        one_of("head", head, heads)
         self.start = phases.index(start)
 
     @property

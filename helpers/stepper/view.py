@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,6 +14,13 @@ from helpers.stepper.format import VIEW
 
 if TYPE_CHECKING:
     from anywidget import AnyWidget
+
+
+def one_of(name: str, value: Any, known: Iterable[Any]) -> None:
+    """Raise ValueError unless an option of a view has one of these values."""
+    known = [*dict.fromkeys(known)]
+    if value not in known:
+        raise ValueError(f"got {name}={value!r}, expected one of {known}")
 
 
 class View(ABC):
