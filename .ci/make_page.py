@@ -167,8 +167,8 @@ def index(diary: Trace, published: Path | None = None) -> str:
             "before the change may be kept: no token looks ahead, so nothing there can have seen it.",
             "Here a second model, a toy, is so small that you can work it out on paper. Each word carries a "
             "number, its V in layer 1.",
-            "Four heads take means of the numbers so far: of every second word, 0 while there is none, of "
-            "the newest, of the first, and of all. The mean of these four is the token's V in layer 2.",
+            "Four heads take means of the numbers so far: of every second word (0 as long as there is none), "
+            "of the newest, of the first, and of all. The mean of these four is the token's V in layer 2.",
             "The cache was filled with “Today weather is so nice”. Then weather was changed from 20 to 8. "
             "Change another number, put a word in or take one out.",
         ),

@@ -28,7 +28,7 @@ const engine = new MiniSearch({
 });
 engine.addAll(places);
 
-/** The places that fit, the best first: those that are called so, then by score. Each cell and each heading comes once.
+/** The places that fit, best match first: those that are called so, then by score. Each cell and each heading comes once.
  * @param {string} query */
 function search(query) {
   const all = engine.search(query, { combineWith: "AND" });

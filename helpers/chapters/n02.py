@@ -120,7 +120,9 @@ def picked_and_seen(head: str) -> Picture:
         )
         for name, grid in grids.items()
     ]
-    return Picture(draw, f"A line looks, a column is looked at. {'. '.join(output)}.")
+    return Picture(
+        draw, f"Each row is a token that attends, each column a token it can attend to. {'. '.join(output)}."
+    )
 
 
 def probabilities_after_prompt(n: int = 4) -> dict[str, tuple[float, float]]:

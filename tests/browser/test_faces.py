@@ -78,8 +78,8 @@ def test_the_story_says_the_bound_and_one_press_leads_to_the_lab(
 
 def test_the_lab_shows_at_once_what_it_counts(show: Shown, page: Page) -> None:
     view = show("lab")
-    expect(view.locator(".wid-top")).to_contain_text("as if the prompt had 1,000 tokens")
-    expect(view.locator(".wid-top")).to_contain_text("whose prompt has 23.")
+    expect(view.locator(".wid-top")).to_contain_text("for a prompt of 1,000 tokens")
+    expect(view.locator(".wid-top")).to_contain_text("has a prompt of 23.")
     for name in (".wid-panel", ".wid-formula", ".wid-counts", ".wid-shapes", ".wid-drawer", ".wid-canvas"):
         assert view.locator(f"{name}:visible").count() == 1, name
         assert view.locator(f"details {name}").count() == 0, "in no fold"
@@ -116,7 +116,7 @@ def test_the_choices_move_the_bound_and_the_address_keeps_them(show: Shown, page
     expect(view.locator(".wid-cost")).to_contain_text("Mistral-7B v0.1 on A100")
     view = show("story", "#panels=lab&text=recorded&pass=2")
     says_lab(view, "4.48 ms", "memory-bound", "23 23 276 276 23 23 0 0 0 0 0 0")
-    expect(view.locator(".wid-top")).to_contain_text("for the recorded run, whose prompt has 23 tokens")
+    expect(view.locator(".wid-top")).to_contain_text("for the recorded run, which has a prompt of 23 tokens")
     assert view.locator(".wid-advice").is_hidden()
     view = show("story", "#panels=tale&text=0")
     expect(view.locator(".wid-advice")).to_contain_text("no such panels, text here")

@@ -93,7 +93,7 @@ def test_enter_and_the_model_writes_and_again_without_the_cache(open_page: Show)
     expect(page.locator(".wid-who")).to_contain_text("0.76 million parameters, 1.53 MB")
     act(page, "20 times")
     page.locator(".wid-act .wid-sentence").wait_for(timeout=LONG)
-    expect(page.locator(".wid-act")).not_to_contain_text("You see both")  # where nothing moves
+    expect(page.locator(".wid-act")).not_to_contain_text("Both are shown")  # where nothing moves
     shown = page.evaluate(READ)
     every = sum(23 + n for n in range(words))
     cached, plain = shown["lanes"]
@@ -171,7 +171,9 @@ def test_what_it_looked_at_and_a_word_changed(open_page: Show) -> None:
     expect(page.locator(".wid-act")).to_contain_text(
         "ran both texts through the model and compared their rows"
     )
-    expect(page.locator(".wid-act")).to_contain_text("In layer 1 a row is made of its own token alone")
+    expect(page.locator(".wid-act")).to_contain_text(
+        "In layer 1 a KV entry is computed from its own token alone"
+    )
     page.locator("select").select_option("Leo")
     expect(page.locator(".wid-reply-said").last).to_contain_text("Leo from Oslo.")
 
@@ -180,7 +182,7 @@ def test_slow_motion_stops_at_once_and_the_text_can_be_changed(open_page: Show) 
     page = open_page(token_ms=100)
     page.locator("textarea").press("Enter")
     page.locator(".wid-token-said").nth(1).wait_for(timeout=LONG)
-    expect(page.locator(".wid-run .soft")).to_have_text("You see it as fast as it was.")  # which lasts enough
+    expect(page.locator(".wid-run .soft")).to_have_text("Shown at the speed it ran.")  # which lasts enough
     page.keyboard.press("Escape")
     sentence = written(page)["said"]
     assert len(sentence) < 28, "the whole text has 28 words"
@@ -201,7 +203,7 @@ def test_a_race_drips_in_both_lanes_by_the_factor_of_the_writing(open_page: Show
     page.locator(".wid-token-said").nth(1).wait_for(timeout=LONG)
     page.wait_for_function("() => document.querySelector('.wid-paper').getBoundingClientRect().top < 20")
     sentence = written(page)["said"]
-    expect(page.locator(".wid-run .soft")).to_have_text("You see it 30 times slower than it was.")
+    expect(page.locator(".wid-run .soft")).to_have_text("Shown 30 times slower than it ran.")
     act(page, "without the cache")
     act(page, "5 times")
     page.locator(".without .wid-word:not(.ahead)").nth(2).wait_for(timeout=LONG)
@@ -214,7 +216,7 @@ def test_a_race_drips_in_both_lanes_by_the_factor_of_the_writing(open_page: Show
     assert shown["prompt"]
     assert shown["said"] == [], "each lane has its own words"
     expect(page.locator(".wid-act > .soft").first).to_contain_text(
-        "You see both 30 times slower than they were."
+        "Both are shown 30 times slower than they ran."
     )
     page.keyboard.press("Escape")
     expect(page.locator(".wid-act .wid-sentence")).to_contain_text("Stopped after")
@@ -234,7 +236,7 @@ def test_words_that_the_model_does_not_know(open_page: Show) -> None:
     expect(page.locator(".wid-hint")).to_contain_text("does not know <img.")
     box.fill(" ")
     box.press("Enter")
-    expect(page.locator(".wid-hint")).to_contain_text("Got no word; expected one at least")
+    expect(page.locator(".wid-hint")).to_contain_text("Got no words; expected at least one")
     box.fill("Mia. " * 51)
     box.press("Enter")
     expect(page.locator(".wid-hint")).to_contain_text(

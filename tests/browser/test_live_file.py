@@ -115,7 +115,7 @@ def test_what_cannot_be_opened_is_refused_by_name_and_the_model_before_stays(
     expect(own).to_contain_text("Its model, <img src=x onerror=alert(1)>U+202E, has 3 layers of 4 heads")
     own.locator("textarea").fill(" ")
     own.locator("textarea").press("Enter")
-    expect(message).to_contain_text("Got no word; expected one at least")
+    expect(message).to_contain_text("Got no words; expected at least one")
     own.locator("textarea").fill("my own text")
     choose(own, other)
     expect(message).to_contain_text(
@@ -175,7 +175,7 @@ def test_stop_while_a_file_is_opened_or_a_model_writes(opened: Opened, tmp_path:
     page = own.page
     expect(own.locator("progress")).not_to_have_js_property("value", 0)
     own.get_by_role("button", name="Stop").press("Enter")
-    expect(own.locator(".wid-told")).to_have_text("Stopped. All is as it was before.")
+    expect(own.locator(".wid-told")).to_have_text("Stopped. Nothing was changed.")
     expect(own.locator("textarea")).to_have_count(0)
     choose(own, model_file(tmp_path))
     own.locator("textarea").fill("nice " * 30)
@@ -278,7 +278,7 @@ def test_a_published_file_is_fetched_stopped_and_missed(
     expect(own.locator("progress")).not_to_have_js_property("value", 0)
     expect(own.locator(".wid-opening")).to_contain_text(f"of {size}")
     own.get_by_role("button", name="Stop").press("Enter")
-    expect(own.locator(".wid-told")).to_have_text("Stopped. All is as it was before.")
+    expect(own.locator(".wid-told")).to_have_text("Stopped. Nothing was changed.")
     go_on.set()
     button.press("Enter")
     own.locator("textarea").press("Enter")

@@ -92,7 +92,7 @@ def test_a_pasted_config_and_what_is_none(page: Page, opened: str, problems: lis
     page.locator(".wid-more > summary").click()
     paste = page.locator("textarea")
     paste.fill("{")
-    expect(page.locator(".wid-paste em")).to_contain_text("This is no JSON")
+    expect(page.locator(".wid-paste em")).to_contain_text("This is not valid JSON")
     paste.fill("null")
     expect(page.locator(".wid-paste em")).to_contain_text("expected")
     says(page)

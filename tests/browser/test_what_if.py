@@ -183,7 +183,7 @@ def test_64_words_and_no_more_one_and_no_less_hostile_ones(show: Show) -> None:
     expect(page.locator(".wid-advice")).to_be_visible()
     expect(page.locator(".wid-further")).to_be_hidden()
     button(page, "×", 1).click()
-    assert page.evaluate(READ)["hint"].startswith("Got no word, expected one at least")
+    assert page.evaluate(READ)["hint"].startswith("Got no words; expected at least one")
     field(page, "word", 1).fill(HOSTILE[0])
     expect(page.locator(".wid-token").first).to_have_attribute("title", HOSTILE[0])
     ground = page.locator(".wid-what_if").evaluate("node => getComputedStyle(node).backgroundColor")
