@@ -11,6 +11,10 @@ from tokenizers import models, pre_tokenizers
 
 EOS = "<eos>"
 FILE = "tokenizer.json"
+# The letter that stands for each byte in byte-level BPE: itself where it can be seen, else one from 256 on.
+SEEN = [*range(33, 127), *range(161, 173), *range(174, 256)]
+LETTERS = {chr(byte): byte for byte in SEEN}
+LETTERS |= {chr(256 + n): byte for n, byte in enumerate(sorted({*range(256)} - {*SEEN}))}
 
 
 class Tokenizer:
@@ -82,13 +86,22 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids, `<eos>` written out. ValueError for an id that is not in the vocabulary."""
-        if wrong := [i for i in ids if not 0 <= i < self.vocab_size]:
-            raise ValueError(f"token ids {wrong} are out of range; expected 0 to {self.vocab_size - 1}")
+        self.check_ids(ids)
         return self.library.decode(ids, skip_special_tokens=False)
 
     def words(self, ids: Sequence[int]) -> list[str]:
-        """Return each id's own text, one string an id; errors as in `decode`."""
-        return [self.decode([i]) for i in ids]
+        """Return each id's own text, one string an id; errors as in `decode`.
+
+        A piece has the blank that it adds in the middle of a text. So pieces joined are the text, where a
+        tokenizer like Llama 2's then drops the blank at its beginning.
+        """
+        self.check_ids(ids)
+        return [piece_of(self.library, i) for i in ids]
+
+    def check_ids(self, ids: Sequence[int]) -> None:
+        """Raise ValueError for an id that is not in the vocabulary."""
+        if wrong := [i for i in ids if not 0 <= i < self.vocab_size]:
+            raise ValueError(f"token ids {wrong} are out of range; expected 0 to {self.vocab_size - 1}")
 
     def check_known(self, text: str) -> None:
         """Raise ValueError for what is not in the vocabulary: the library would drop or replace it."""
@@ -124,3 +137,23 @@ class Tokenizer:
 
     def __repr__(self) -> str:
         return f"Tokenizer({type(self.library.model).__name__}, {self.vocab_size} ids)"
+
+
+def piece_of(library: tokenizers.Tokenizer, token: int) -> str:
+    """Return what a token adds in the middle of a text, with \ufffd for bytes that are part of a character.
+
+    Decoded alone, a piece that begins with a blank loses it where the library drops a text's first blank.
+    Without a decoder the library puts a blank between any two tokens, which is no token's own.
+    """
+    alone = library.decode([token], skip_special_tokens=False)
+    if library.decoder is None:
+        return alone
+    return library.decode([token, token], skip_special_tokens=False)[len(alone) :]
+
+
+def bytes_of(library: tokenizers.Tokenizer, token: int) -> bytes:
+    """Return the bytes of a token that is part of a character, of byte-level BPE or of byte fallback."""
+    name = library.id_to_token(token) or ""
+    if re.fullmatch("<0x[0-9A-F]{2}>", name):
+        return bytes.fromhex(name[3:5])
+    return bytes(map(LETTERS.__getitem__, name)) if LETTERS.keys() >= {*name} else name.encode()

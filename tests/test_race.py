@@ -54,6 +54,11 @@ def test_the_picture_is_to_scale(name: str) -> None:
     assert sum(ink) == pytest.approx((WIDTH - 20) * prompt / plain, abs=1.5), "the rest are new words"
 
 
+def test_pieces_are_one_text_and_bytes_are_their_character() -> None:
+    trace = record_toy(["is", " so", " caf", "<0xC3>", "<0xA9>", "<0xF0>"], numbers=[1.0] * 6)
+    assert Race(trace).text_of(range(6)) == "is so café<0xF0>"
+
+
 def test_what_cannot_race() -> None:
     for name in ("cached", "uncached"):
         with pytest.raises(

@@ -11,10 +11,13 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from helpers import corpus
 from helpers.model import shipped
+from helpers.recording.model import text_of
 from helpers.tokenizer import EOS, FILE, Tokenizer
+from helpers.trace import join
 
 WORDS = corpus.vocabulary()
 TOKENIZER = Tokenizer.of_words(WORDS)
@@ -99,7 +102,20 @@ made = functools.cache(lambda name: Tokenizer(MAKERS[name]()))
 @pytest.mark.parametrize("name", MAKERS)
 @given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="▁<")))
 def test_a_tokenizer_of_pieces_knows_every_text(name: str, text: str) -> None:
-    assert made(name).decode(made(name).encode(text)) == text
+    ids = made(name).encode(text)
+    assert made(name).decode(ids) == text
+    shown = join(text_of(made(name), i) for i in ids)  # the blank that Llama 2 has before a text is there
+    assert shown.removeprefix(" " if name == "characters" and text else "") == text
+
+
+def test_a_piece_has_its_own_blank() -> None:
+    """Also where the library drops the first blank of a text, and for a tokenizer of `transformers`."""
+    tokenizer = made("characters")
+    ids = tokenizer.encode("is  so é")
+    assert tokenizer.words(ids) == [" is", " ", " ", "s", "o", " ", "\ufffd", "\ufffd"]
+    theirs = PreTrainedTokenizerFast(tokenizer_object=tokenizer.library)
+    for known in (tokenizer, theirs):
+        assert [text_of(known, i) for i in ids] == [" is", " ", " ", "s", "o", " ", "<0xC3>", "<0xA9>"]
 
 
 def test_a_character_that_no_piece_has_is_named() -> None:

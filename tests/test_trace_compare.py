@@ -104,6 +104,22 @@ def test_the_tolerance_is_relative_above_1() -> None:
         assert (compare(a, b) == "equal") is equal
 
 
+def test_two_tokens_of_one_text_are_two_candidates() -> None:
+    a, b = long(), long()
+    for trace in (a, b):
+        out(trace).top[:] = [("s", 2.0, 0.5), ("s", 1.0, 0.2)]
+    assert compare(a, b) == "equal"
+    out(b).top[0] = ("s", 2.004, 0.5)
+    assert compare(a, b).endswith("logits: 's' 2.0000, 's' 1.0000 against 's' 2.0040, 's' 1.0000")
+
+
+def test_a_small_number_next_to_a_large_one_has_its_own_tolerance() -> None:
+    a, b = long(), long()
+    for trace, small in ((a, 1.0), (b, 1.001)):
+        decode(trace).parts[0].contexts["0.1"] = [[1e6, small]]
+    assert compare(a, b).endswith("context: [1000000.0, 1.0] against [1000000.0, 1.001]")
+
+
 def test_a_head_without_a_name_is_numbered() -> None:
     a, b = long(), long()
     a.model.head_names = None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,8 +19,8 @@ from helpers.model.transformer import Transformer
 from helpers.recording.loop import Voice, record_run
 from helpers.recording.recorder import Recorder
 from helpers.sampling import GREEDY, Sampling, chooser
-from helpers.tokenizer import Tokenizer
-from helpers.trace import Model, Token, Trace
+from helpers.tokenizer import Tokenizer, bytes_of, piece_of
+from helpers.trace import Model, Token, Trace, spell
 
 
 def record_model(
@@ -120,10 +121,17 @@ def tokens_of(model: Transformer, prompt: str | Sequence[int], tokenizer: Tokeni
     return [Token(text_of(tokenizer, i), i, n, "prompt") for n, i in enumerate(ids[0].tolist())]
 
 
-def text_of(tokenizer: Tokenizer | None, token: int) -> str:
-    """Return what to show for a token: its text, or its id where it has none of its own."""
-    text = ""
-    with suppress(ValueError):  # an id that the model has and the tokenizer has not
+def text_of(tokenizer: Any, token: int) -> str:
+    """Return what to show for a token: its text, bytes of a part of a character, or its id where it has none.
+
+    Args:
+        tokenizer: this project's, or one of `transformers`; None shows ids.
+        token: its id; the model may have some that the tokenizer has not.
+    """
+    library = getattr(tokenizer, "library", getattr(tokenizer, "backend_tokenizer", None))
+    if library is None:  # written in Python, such as mistral-common's
         text = tokenizer.decode([token]) if tokenizer else ""
-    # Some tokens are part of a character: they decode to the sign for a damaged one.
-    return f"<{token}>" if not text or "\ufffd" in text else text
+    else:
+        text = piece_of(library, token)
+        text = spell(bytes_of(library, token)) if "\ufffd" in text else text
+    return text or f"<{token}>"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 from itertools import accumulate, pairwise
 from typing import Any
@@ -12,10 +13,11 @@ from helpers.drawing.still import Still
 from helpers.drawing.words import LARGE, SMALL, TEXT, drawable, text_width
 from helpers.stepper.format import VIEW, clipped, fill
 from helpers.stepper.view import View
-from helpers.trace import Run, Trace, spread
+from helpers.trace import Run, Trace, join, spread
 
 RACE = VIEW["race"]
 _GLUED = re.compile(VIEW["glued"])
+_CARRIES_SPACE = re.compile(r"^\s\S|\S\s$")
 EDGE, TRACK = 10, 20  # px: the margin, and the height of a lane's bar
 
 
@@ -63,8 +65,11 @@ class Race(View):
         return Still(self._draw, alt + ".", sentence)
 
     def text_of(self, indices: Iterable[int]) -> str:
-        """Tokens as running text: no blank before a full stop."""
-        texts = [self.trace.sequences[0].tokens[index].text for index in indices]
+        """Tokens as running text, as in js/format.js: a blank before each word, or those that pieces have."""
+        tokens = self.trace.sequences[0].tokens
+        texts = [tokens[index].text for index in indices]
+        if any(_CARRIES_SPACE.search(token.text) for token in tokens):
+            return clipped(" ".join(join(texts).split()), sys.maxsize)
         blanks = ["" if n == 0 or _GLUED.match(text) else " " for n, text in enumerate(texts)]
         return "".join(blank + clipped(text, 24) for blank, text in zip(blanks, texts, strict=True))
 

@@ -24,3 +24,4 @@ from helpers.trace.record import (
     spread,
     weight_key,
 )
+from helpers.trace.spelling import join, spell

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from helpers.trace.record import FULL, Pass, Run, Trace, spread, weight_key
+from helpers.trace.record import FULL, Output, Pass, Run, Trace, spread, weight_key
 
 Field = tuple[str, Any]  # a place in words, and what stands there: an array is compared with a tolerance
 
@@ -74,13 +74,22 @@ def _result(
                 yield f"{place}, context", np.array(of_head.get(token, []))
     yield "outputs", len(part.out)
     for out in part.out:
-        yield "logits", {word: logit for word, logit, _ in out.top}
+        yield "logits", _by_word(out)
         yield "chosen", f"{tokens[out.chosen].text!r} (token {out.chosen})"
+
+
+def _by_word(out: Output) -> dict[str, list[float]]:
+    """The candidates' logits; two tokens may have one text."""
+    logits: dict[str, list[float]] = {}
+    for word, logit, _ in out.top:
+        logits.setdefault(word, []).append(logit)
+    return logits
 
 
 def _alike(x: Any, y: Any, tolerance: float) -> bool:
     if isinstance(x, dict) and isinstance(y, dict):  # of the words that both name
-        return all(_alike(np.array(x[word]), np.array(y[word]), tolerance) for word in x if word in y)
+        pairs = [pair for word in x if word in y for pair in zip(x[word], y[word], strict=False)]
+        return all(_alike(np.array(one), np.array(other), tolerance) for one, other in pairs)
     if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
         return x.shape == y.shape and bool((np.abs(x - y) <= tolerance * np.maximum(1, np.abs(x))).all())
     return bool(x == y)
@@ -90,5 +99,5 @@ def _short(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return str([round(float(x), 4) for x in value[:8]])
     if isinstance(value, dict):
-        return ", ".join(f"{word!r} {logit:.4f}" for word, logit in value.items())
+        return ", ".join(f"{word!r} {logit:.4f}" for word, logits in value.items() for logit in logits)
     return str(value) if value is not None else "nothing"
