@@ -5,7 +5,8 @@
                                            # and the search of all that
     python .ci/make_page.py --model        # and a published model, 98 MB, that a button of the page fetches
 
-All of it opens from disk, with no network and no kernel.
+All of it opens from disk, with no network and no kernel. Links to notebooks' pages that are not made lead to
+those that are published.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import launch
@@ -59,6 +61,7 @@ STEP = (
 )
 SEVENTY = "case-as=Llama-3.1-70B&case-users=32&case-cards=4&case-collective=15"
 CATCHING = "How many users fit on my card?"
+PAGE = re.compile(r'(?<=<a )href="([\w/-]+\.html)')
 WAY = re.compile(r"\*\*The (?P<way>short|whole) way\*\*, (?P<time>[^:\n]+):")
 
 
@@ -325,6 +328,24 @@ def museum() -> str:
     return build("Fingerprints", sections, message, style=dark)
 
 
+def plain(published: Path | None = None) -> dict[str, str]:
+    """All pages but the notebooks and their search, by file name."""
+    diary = load_diary()
+    pages = {"index.html": index(diary, published), "ways.html": ways(), **gallery(diary)}
+    pages |= {"worksheet.html": worksheet(), "worksheet-answers.html": worksheet(True), "card.html": card()}
+    pages |= {"museum.html": museum(), "film.html": film()}
+    return pages | {"teaching.html": teaching(), "slides.html": slides(), **sheets()}
+
+
+def on_the_site(pages: Mapping[str, str]) -> dict[str, str]:
+    """These pages, with links that lead to where the others are published that none of them is."""
+
+    def there(link: re.Match[str]) -> str:
+        return link[0] if link[1] in pages else f'href="{launch.page()}{link[1]}'
+
+    return {name: PAGE.sub(there, text) for name, text in pages.items()}
+
+
 def main() -> None:
     """Write the files and say where they are."""
     parser = launch.parser(__doc__)
@@ -335,12 +356,7 @@ def main() -> None:
         from helpers.model.published import gguf  # with PyTorch: takes a second
 
         published = gguf()
-    diary = load_diary()
-    pages = {"index.html": index(diary, published), "ways.html": ways(), **gallery(diary)}
-    pages |= {"worksheet.html": worksheet(), "worksheet-answers.html": worksheet(True), "card.html": card()}
-    pages["museum.html"] = museum()
-    pages["film.html"] = film()
-    pages |= {"teaching.html": teaching(), "slides.html": slides(), **sheets()}
+    pages = plain(published)
     (ROOT / "build" / "notebooks").mkdir(parents=True, exist_ok=True)
     if wanted.notebooks:
         from make_search import search  # takes a second to import, and so does:
@@ -349,6 +365,8 @@ def main() -> None:
         for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
             pages[f"notebooks/{path.stem}.html"] = render(path)
         pages["search.html"] = search(pages, questions(), ROOT / "notebooks")
+    else:
+        pages = on_the_site(pages)
     for file in filter(None, (PREVIEW, *FILMS, published)):
         shutil.copy(file, ROOT / "build")
     name, text = file_script(Live.file)

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import film
+import launch
 import make_card
 import make_page
 import nbformat
@@ -16,7 +17,6 @@ import numpy as np
 import pytest
 from run_notebooks import KERNELSPEC, execute
 
-from helpers.recording.diary import load_diary
 from helpers.stepper import Live
 from helpers.stepper.page import Link, Section, build, file_script
 from helpers.trace import Trace
@@ -27,16 +27,16 @@ MOST = 450_000  # bytes of a page that is sent, the lab and StepTime in it
 
 
 @pytest.fixture(scope="module")
-def pages() -> dict[str, str]:
-    """What the workflow publishes, but for the notebooks."""
+def plain() -> dict[str, str]:
+    """What make_page.py writes without the notebooks."""
     pytest.importorskip("torch", reason="the gallery has the run of an engine")
-    diary = load_diary()
-    return {
-        "index.html": make_page.index(diary),
-        "ways.html": make_page.ways(),
-        **make_page.gallery(diary),
-        "museum.html": make_page.museum(),
-    }
+    return make_page.on_the_site(make_page.plain())
+
+
+@pytest.fixture(scope="module")
+def pages(plain: dict[str, str]) -> dict[str, str]:
+    """The pages to send and to step through."""
+    return {name: text for name, text in plain.items() if name not in ("film.html", "slides.html")}
 
 
 # ---- the page to send, and the gallery
@@ -47,12 +47,22 @@ def test_pages_are_small_and_ask_nobody_for_anything(pages: dict[str, str]) -> N
     for name, text in pages.items():
         assert len(text.encode()) < MOST, name
         assert not re.search(r"<(?!a\b)[a-z]+[^>]*\s(src|href)=(?!\"data:)|@import|url\(", text), name
-        for address in re.findall(r'href="([^"#]*\.html)[#"]', text):
-            assert (
-                address
-                in {*pages, "worksheet.html", "card.html", "teaching.html", "search.html", "film.html"}
-                or (ROOT / address.replace(".html", ".ipynb")).is_file()
-            )
+
+
+def test_every_link_of_a_plain_build_leads_somewhere(plain: dict[str, str]) -> None:
+    """To a page or a file that is made with it, or to one that is published with the notebooks."""
+    published = {launch.page() + name for name in [*plain, "search.html"]}
+    published |= {f"{launch.page()}notebooks/{path.stem}.html" for path in NOTEBOOKS}
+    here = {*plain, make_page.PREVIEW.name, *(path.name for path in film.FILMS)}
+    seen = set()
+    for name, text in plain.items():
+        for address in re.findall(r'<(?:a|img|source|video|link)\b[^>]* (?:href|src|poster)="([^"]*)"', text):
+            target = html.unescape(address).partition("#")[0]
+            seen.add(target)
+            elsewhere = target.startswith(("https:", "data:")) and not target.startswith(launch.page())
+            assert not target or elsewhere or target in here | published, (name, address)
+    assert len(seen & published) > len(NOTEBOOKS)
+    assert len(seen & here) > 15
 
 
 def test_the_map_is_the_readmes(pages: dict[str, str]) -> None:

@@ -60,6 +60,9 @@ def test_links_open_from_the_command_of_the_readme(
         (redirect,) = tmp_path.glob("data/runtime/*file-to-run*.html")
         assert f'url={lab.url}/lab/tree/{first}"' in redirect.read_text(encoding="utf-8")
         open_notebook(page, lab, first)
+        log = lab.log.read_text(encoding="utf-8")
+        assert "Serving notebooks from local directory" in log
+        assert not re.search(r"Traceback|Error|Warning|not defined|yarn", log), log
         save(page)
         assert (lab.root / first).read_bytes() == (ROOT / first).read_bytes()
         for link, opened, shown in (
@@ -82,6 +85,3 @@ def test_links_open_from_the_command_of_the_readme(
     finally:
         page.goto("about:blank")
         lab.stop()
-    log = lab.log.read_text(encoding="utf-8")
-    assert "Serving notebooks from local directory" in log
-    assert not re.search(r"Traceback|Error|Warning|not defined|yarn", log), log
