@@ -22,7 +22,7 @@ LLAMA_2_70B = model_of(
         **{"intermediate_size": 28672, "vocab_size": 32000, "max_position_embeddings": 4096},
     }
 )
-# Tokens a second for one user on an A100, by https://github.com/pytorch-labs/gpt-fast (README of 2024). Of 4
+# Tokens a second for one user on an A100, by https://github.com/meta-pytorch/gpt-fast (README of 2024). Of 4
 # bits, a scale and a zero point of 16 bits for each 32 numbers make 5.
 RUNS = (  # name, model, bits a number, tokens a second
     ("Llama-2-7B, 16 bits", MODELS["Llama-2-7B"], 16, 104.9),

@@ -15,7 +15,7 @@ from helpers.cost.step import step_time
 from helpers.drawing.canvas import Picture, Sheet
 
 # Tokens a second for one user in 16 bits, by how many A100s (limited to 330 W) share each layer:
-# https://github.com/pytorch-labs/gpt-fast (README of 2024). Its tp.py leaves the LM head whole on each card.
+# https://github.com/meta-pytorch/gpt-fast (README of 2024). Its tp.py leaves the LM head whole on each card.
 SPEEDS = {
     "Llama-2-7B": {1: 104.9, 2: 168.84, 4: 254.02, 8: 328.43},
     "Llama-3.1-8B": {1: 93.83, 2: 149.10, 4: 217.21, 8: 276.01},

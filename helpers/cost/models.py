@@ -1,4 +1,4 @@
-"""Published models, whose sizes decide what rows and weights take, and cards to hold them: one table of each.
+"""Published models, whose sizes decide what rows and weights take, and the cards of dated.json to hold them.
 
 A model's sizes are read off the config.json that its owner publishes, on the Hugging Face Hub under `source`,
 and its parameters are counted from them. The active ones of a mixture of experts are those of one token, the
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from helpers.cost.dated import DATED, Dated
 from helpers.cost.layers import GIB, Full, Kind, Latent, State, Window, cache_nbytes
 
 
@@ -118,6 +119,7 @@ class Card:
         flops_per_second: operations a second on 2-byte numbers, without sparsity.
         bytes_per_second: bandwidth of its memory.
         source: whose data sheet says so.
+        checked: the day or month on which it was read there.
     """
 
     name: str
@@ -125,14 +127,14 @@ class Card:
     flops_per_second: float
     bytes_per_second: float
     source: str
+    checked: str = ""
 
 
-_CARDS = (
-    Card("RTX 4090", 24 * GIB, 165.2e12, 1.008e12, "NVIDIA Ada GPU architecture, v2.02, sums in 4 bytes"),
-    Card("A100", 80 * GIB, 312e12, 2.039e12, "NVIDIA A100 data sheet, 80 GB SXM"),
-    Card("H100", 80 * GIB, 989.4e12, 3.35e12, "NVIDIA H100 data sheet, SXM"),
-    Card("H200", 141 * GIB, 989.4e12, 4.8e12, "NVIDIA H200 data sheet, SXM"),
-    Card("B200", 180 * GIB, 2250e12, 8.0e12, "NVIDIA DGX B200 data sheet, 1,440 GB and 64 TB/s over 8"),
-    Card("MI300X", 192 * GIB, 1307.4e12, 5.3e12, "AMD Instinct MI300X data sheet"),
-)
-CARDS = {card.name: card for card in _CARDS}
+def card_of(name: str, entry: Dated) -> Card:
+    """Return a card of dated.json, which has GB, TFLOP/s and GB/s."""
+    has = entry.value
+    memory, flops, bandwidth = has["memory"] * GIB, has["operations"] * 1e12, has["bandwidth"] * 1e9
+    return Card(name, memory, flops, bandwidth, entry.source, entry.checked)
+
+
+CARDS = {name: card_of(name, entry) for name, entry in DATED["cards"].items()}

@@ -21,7 +21,7 @@ def machines() -> dict[str, list[dict[str, Any]]]:
     return {
         "models": [model_line(model) for model in (OURS, *MODELS.values())],
         "cards": [
-            {name: value for name, value in vars(card).items() if name != "source"}
+            {name: value for name, value in vars(card).items() if name not in ("source", "checked")}
             for card in (TWO_CORES, *CARDS.values())
         ],
     }
