@@ -77,10 +77,10 @@ def test_three_chats_by_hand() -> None:
     )
     tokens = sum(6300 + 550 * n for n in range(10))
     read = 6000 + sum(6300 + 550 * n for n in range(9))
-    assert n17.dollars(usual) == pytest.approx((0.5 * read + 6.25 * (tokens - read)) / 1000)
-    assert n17.dollars(clock) == pytest.approx((0.5 * 40_000 + 6.25 * (tokens + 80 - 40_000)) / 1000)
-    assert n17.dollars(shuffled) == pytest.approx(6.25 * tokens / 1000)
-    assert n17.uncached(usual) == pytest.approx(5 * tokens / 1000)
+    assert n17.dollars(usual) == pytest.approx((0.2 * read + 5 * (tokens - read)) / 1000)
+    assert n17.dollars(clock) == pytest.approx((0.2 * 40_000 + 5 * (tokens + 80 - 40_000)) / 1000)
+    assert n17.dollars(shuffled) == pytest.approx(5 * tokens / 1000)
+    assert n17.uncached(usual) == pytest.approx(4 * tokens / 1000)
 
 
 def test_one_drags_parts_and_turns_rules(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,22 +88,22 @@ def test_one_drags_parts_and_turns_rules(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(IPython.display, "display", lambda bundle, raw, **_: shown.append(bundle))
     explorer = n17.YourClient(Service())
     explorer._ipython_display_()
-    assert "cost 74 dollars" in shown[1]["text/html"]
+    assert "cost 43 dollars" in shown[1]["text/html"]
     assert misplaced(explorer.still().figure()) == []
     *knobs, reset, output, picture, _ = explorer.widget.children
     first = output.value, picture.value
     knobs[0].value = [part.replace("|", n17.TAG) for part in CLIENTS["a clock"].parts]
-    assert "<b>319 dollars" in output.value
+    assert "<b>247 dollars" in output.value
     assert "clock 8" in picture.value
     knobs[1].value = 4096  # more than the tools have
-    assert "<b>549 dollars" in output.value
+    assert "<b>439 dollars" in output.value
     knobs[0].value = [n17.TAG] * 5
     assert "got 5 breakpoints; expected" in output.value
     reset.click()
     assert (output.value, picture.value) == first
     for knob in knobs[2:]:
         knob.value = True
-    assert "without a breakpoint 416" in output.value
+    assert "without a breakpoint 333" in output.value
 
 
 def test_what_is_no_part_is_refused() -> None:

@@ -13,6 +13,7 @@ import ipywidgets as widgets  # type: ignore[import-untyped]
 
 from helpers.check.exercise import Case, Exercise
 from helpers.check.result import NotRightError, clip
+from helpers.cost.dated import DATED
 from helpers.cost.service import Service
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import SMALL, text_width
@@ -23,7 +24,13 @@ Text = list[tuple[Hashable, int]]  # what a piece says, and its tokens
 PARTS = ("tools", "system", "clock", "summary", "chat", "question")
 BREAKPOINT, TAG, MOST = "|", "breakpoint", 4  # in a list, on a tag, of a request at most
 TOOLS, CLOCK, SUMMARY = 5, 8, 200  # how many; tokens
-PRICES = {"read": 0.50, "written": 6.25, "plain": 5.00}  # dollars a million tokens: Claude Opus 5, 2026-11
+MODEL = "Claude Opus 5.5"
+PRICED = DATED["prices"][MODEL]
+PRICES = {  # dollars a million tokens
+    **{"read": PRICED.value["cache_read"], "written": PRICED.value["cache_write_5_minutes"]},
+    "plain": PRICED.value["input"],
+}
+PRICED_AS = f"{MODEL} as of {PRICED.day}"
 FILLS = {"read": "value fill", "written": "query", "plain": "generated"}
 EDITED = ("clock", "summary")  # parts that are another text in each turn
 
@@ -206,6 +213,8 @@ class Stairs:
                 sheet.line((x + 7, y - 6), (x + 7, y + 6), width=2)
             sheet.note(x + 20, y, text)
             x += wide + 16
+        y += 22
+        sheet.note(18, y, PRICED_AS)
         return y + 18
 
     def in_words(self) -> str:
@@ -217,7 +226,7 @@ class Stairs:
             parts = ", ".join(f"{part} {n:,}" for part, n in turns[-1].parts)
             total = f"of {sum(sums.values()):,} tokens {split}"
             lines.append(f"{name}, {dollars(turns):,.0f} dollars: {total}; last turn {parts}.")
-        return " ".join(lines)
+        return " ".join([*lines, f"Prices of {PRICED_AS}."])
 
     def html(self) -> str:
         """Return the live picture."""
