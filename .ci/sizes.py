@@ -33,9 +33,6 @@ from nbformat import NotebookNode
 from run_notebooks import pick
 
 MOST = {
-    "words": 1200,
-    "paragraph": 60,
-    "cells": 20,
     "longest": 12,
     "exercises": 2,
     "tables": 2,
@@ -67,7 +64,7 @@ HEADER = re.compile(
 def limits(name: str) -> dict[str, int]:
     """The limits of a notebook of this name; a page of the short way has one exercise at most."""
     if name.startswith(EXEMPT):
-        return {name: MOST[name] for name in ("paragraph", "paired")}
+        return {"paired": MOST["paired"]}
     return {**MOST, "exercises": 1} if name.startswith(SHORT) else MOST
 
 
