@@ -205,6 +205,15 @@ def test_threads_are_those_that_were_asked_for() -> None:
         assert fast.numba.get_num_threads() == n
 
 
+def test_by_default_a_large_model_uses_all_cores_and_a_narrow_one_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(fast.numba.config, "NUMBA_NUM_THREADS", 2)
+    large = tiny(hidden_size=128, intermediate_size=512)
+    assert [speed_up(model).threads for model in (large, MODEL)] == [2, 1]
+
+
 def test_speed_up_compiles_all_kernels_under_a_lock_and_leaves_pytorchs_threads() -> None:
     """In a process of its own: a kernel is compiled, or read, once, and Numba starts its threads once."""
     code = """if True:

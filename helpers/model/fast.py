@@ -32,10 +32,11 @@ from helpers.model.transformer import Block, Transformer, check_cache, check_tok
 BITS = (32, 16, 8)
 FEW = 32  # tokens of a pass up to which a kernel, which reads narrow weights as they lie, beats MKL
 PAIRS = 2**14  # tokens of a pass times rows up to which the kernel's attention beats PyTorch's
+PER_THREAD = 2**14  # weights of a product below which one more thread costs more time than it saves
 IN_PAGES = (StaticCache, PagedCache)  # caches whose rows lie in pages (L, P, Hkv, R, D)
 
 
-def speed_up(model: Transformer, *, bits: int = 32, threads: int = 1) -> FastTransformer:
+def speed_up(model: Transformer, *, bits: int = 32, threads: int | None = None) -> FastTransformer:
     """Return a twin of a model, for inference on a CPU, batch times new tokens up to 32 at its best.
 
     Args:
@@ -44,7 +45,8 @@ def speed_up(model: Transformer, *, bits: int = 32, threads: int = 1) -> FastTra
         bits: of a weight in memory. 32 differs from the model by rounding only. 16 rounds each weight to
             float16, a part in 2,048 at most. 8 rounds it to one of 255 steps of its row's largest: lossy.
             What is computed is float32 with all of them.
-        threads: cores that share a matrix.
+        threads: that share each matrix. By default as many as PyTorch has, but each gets at least 2**14
+            weights of an average product: with fewer, starting it takes longer than its work.
 
     Raises:
         ValueError: another number of bits or threads, a model that is not a plain Transformer of float32 on
@@ -53,9 +55,11 @@ def speed_up(model: Transformer, *, bits: int = 32, threads: int = 1) -> FastTra
     if bits not in BITS:
         raise ValueError(f"bits is {bits!r}; expected 32, 16 or 8")
     most = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-    if not (is_whole(threads) and 1 <= threads <= most):
+    if not (threads is None or (is_whole(threads) and 1 <= threads <= most)):
         raise ValueError(f"threads is {threads!r}; expected 1 to {most}")
     check_known(model)
+    if threads is None:
+        threads = min(most, torch.get_num_threads(), max(1, weights_per_product(model) // PER_THREAD))
     of_torch = torch.get_num_threads()
     numba.set_num_threads(1)  # the first call starts Numba's threads, and sets PyTorch's number as well
     torch.set_num_threads(of_torch)
@@ -67,6 +71,12 @@ def speed_up(model: Transformer, *, bits: int = 32, threads: int = 1) -> FastTra
         twin(torch.zeros(1, 1, dtype=torch.int64), StaticCache(twin.config, max_len=1))
     twin.threads = threads
     return twin
+
+
+def weights_per_product(model: Transformer) -> int:
+    """Return the average number of weights of a layer's four products, as `stacked` joins them."""
+    layers = [part.weight.numel() for part in model.layers.modules() if isinstance(part, nn.Linear)]
+    return sum(layers) // (4 * len(model.layers))
 
 
 def check_known(model: Transformer) -> None:
@@ -171,7 +181,7 @@ class FastTransformer(Transformer):
 
     Attributes:
         bits: of a weight in memory.
-        threads: cores that share a matrix.
+        threads: that share each matrix.
     """
 
     def __init__(self, model: Transformer, bits: int) -> None:

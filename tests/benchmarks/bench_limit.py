@@ -175,12 +175,18 @@ def bench(name: str, model: Transformer, threads: int, turns: int) -> None:
         errors = errors_of(runners, prompt)
         streams = {f"bytes, {bits} bits": Stream(size * bits // 8) for bits in KINDS}
         times: dict[str, list[list[float]]] = {each: [] for each in (*runners, *streams)}
+        used = {each: threads_of(runner, threads) for each, runner in runners.items()}
         for _ in range(turns + 1):
             for each, player in (runners | streams).items():
                 times[each].append(player.play(prompt, n + 1)[0])
     taken = {each: np.array(seconds[1:]) for each, seconds in times.items()}  # the first one warms up
     show_ratios(f"{name}: {size / 1e6:.1f} M parameters", taken)
-    show_times(taken, errors)
+    show_times(taken, errors, used)
+
+
+def threads_of(runner: Runner, threads: int) -> int:
+    """Return the threads that share a product of a decode step: a twin has its own number."""
+    return getattr(getattr(runner, "model", None), "threads", threads)
 
 
 def show_ratios(title: str, taken: Mapping[str, np.ndarray]) -> None:
@@ -195,15 +201,17 @@ def show_ratios(title: str, taken: Mapping[str, np.ndarray]) -> None:
     common.table(f"{title}, time as a share of", ["", *SHARES], rows)
 
 
-def show_times(taken: Mapping[str, np.ndarray], errors: Mapping[str, float]) -> None:
-    """Print milliseconds, and how far off the logits are."""
+def show_times(
+    taken: Mapping[str, np.ndarray], errors: Mapping[str, float], threads: Mapping[str, int]
+) -> None:
+    """Print threads, milliseconds, and how far off the logits are."""
     rows = []
     for name, seconds in taken.items():
         step, low, high = (f"{ms:.2f}" for ms in np.percentile(1000 * seconds[STEPS], [50, 25, 75]))
         first = f"{1000 * np.median(seconds[FIRST]):.2f}" if name in errors else ""
         error = f"{errors[name]:.2%}" if name in errors else ""
-        rows.append([name, step, f"{low}–{high}", first, error])
-    heads = ["", "ms a token", "quarters", f"TTFT {PROMPT}, ms", "logits off, of the largest"]
+        rows.append([name, threads.get(name, ""), step, f"{low}–{high}", first, error])
+    heads = ["", "threads", "ms a token", "quarters", f"TTFT {PROMPT}, ms", "logits off, of the largest"]
     common.table("What that is made of", heads, rows)
 
 

@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 import transformers
 from transformers.generation import ContinuousBatchingConfig
 
@@ -64,8 +63,8 @@ def bench_throughput(name: str, model: Transformer, turns: int) -> None:
     other = common.theirs_of(model)
     models = {
         "plain": model,
-        "fast, 32 bits": speed_up(model, bits=32, threads=torch.get_num_threads()),
-        "fast, 8 bits": speed_up(model, bits=8, threads=torch.get_num_threads()),
+        "fast, 32 bits": speed_up(model, bits=32),
+        "fast, 8 bits": speed_up(model, bits=8),
     }
     rows: dict[str, list[str]] = {way: [way] for way in [*models, "transformers"]}
     for slots in BATCHES:
@@ -98,7 +97,7 @@ def step_of(model: Transformer, cache: Any) -> Callable[[], Any]:
 def bench_pages(name: str, model: Transformer, turns: int) -> None:
     """Print a token's time over pages as a share of that over rows laid out, batch 1."""
     rows = []
-    for way, its in {"plain": model, "fast": speed_up(model, threads=torch.get_num_threads())}.items():
+    for way, its in {"plain": model, "fast": speed_up(model)}.items():
         caches = {kind.__name__: kind(model.config, 1, 256) for kind in (StaticCache, PagedCache)}
         timings = in_turns({kind: step_of(its, cache) for kind, cache in caches.items()}, 3 * turns)
         laid_out, pages = (1000 * timing.best for timing in timings.values())
