@@ -111,9 +111,9 @@ def test_sequences_of_unequal_length_in_shuffled_pages(split: list[tuple[int, in
         for new in split:
             ends = enumerate(zip(cache.lengths, new, strict=True))
             T, parts = max(new), [(b, at, at + n) for b, (at, n) in ends]
-            cache.expect(new)
             padded = [[0] * (T - stop + at) + ids[b, at:stop].tolist() for b, at, stop in parts]
-            output = TWIN(torch.tensor(padded), cache)
+            with cache.expect(new):
+                output = TWIN(torch.tensor(padded), cache)
             for b, at, stop in parts:
                 torch.testing.assert_close(output[b, T - stop + at :], right[b, at:stop], **BOUND)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from helpers.model.cache import PagedCache, PagePool
 from helpers.model.generate import prefill
-from tests.tiny import same, tiny, tiny_config, tokens
+from tests.tiny import failing, same, tiny, tiny_config, tokens
 
 torch.set_num_threads(1)
 
@@ -48,11 +48,11 @@ class Poisoned(PagedCache):
         for x in (self.k, self.v):
             x.transpose(1, 2).transpose(0, 1)[:, :, ~used] = math.nan  # (Hkv, L, n_pages, page_size, D)
 
-    def expect(self, new: Any) -> None:
-        super().expect(new)
+    def expect(self, new: Any) -> Any:
         for table, length, n in zip(self.tables, self.lengths, new, strict=True):
             while len(table) * self.page_size < length + n:
                 table.append(self.free.pop())
+        return super().expect(new)
 
 
 def run(cache: Any, counts: list[int], T: int, output: Tensor, fill: int = 0) -> None:
@@ -60,8 +60,8 @@ def run(cache: Any, counts: list[int], T: int, output: Tensor, fill: int = 0) ->
     new, at = torch.full((len(counts), T), fill), list(cache.lengths)
     for b, (start, n) in enumerate(zip(at, counts, strict=True)):
         new[b, T - n :] = TEXTS[b, start : start + n]
-    cache.expect(counts)
-    logits = MODEL(new, cache)
+    with cache.expect(counts):
+        logits = MODEL(new, cache)
     for b, (start, n) in enumerate(zip(at, counts, strict=True)):
         output[b, start : start + n] = logits[b, T - n :]
     assert cache.lengths == [start + n for start, n in zip(at, counts, strict=True)]
@@ -95,13 +95,13 @@ def test_each_says_what_it_says_alone(passes: Any, cut: list[int], size: int) ->
 def test_positions_and_mask() -> None:
     cache = PagedCache(CONFIG, 2, lengths=[3, 1])
     cache.mask(3)  # of three new tokens each
-    cache.expect([1, 2])
-    assert cache.positions(3).tolist() == [[1, 2, 3], [0, 1, 2]]
-    assert cache.mask(3).int().tolist() == [
-        [[[1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]],
-        [[[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0]]],
-    ]
-    cache.advance(3)
+    with cache.expect([1, 2]):
+        assert cache.positions(3).tolist() == [[1, 2, 3], [0, 1, 2]]
+        assert cache.mask(3).int().tolist() == [
+            [[[1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]],
+            [[[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0]]],
+        ]
+        cache.advance(3)
     assert (cache.lengths, len(cache.kept())) == ([4, 3], 4)
     assert cache.positions(1).tolist() == [[4], [3]]  # what was expected held for one pass
     cache.truncate(2)
@@ -119,15 +119,35 @@ def test_two_sequences_read_one_page() -> None:
 
 def test_wrong_use_is_refused() -> None:
     cache = PagedCache(CONFIG, 2, 10, page_size=5, lengths=[8, 2])
-    cache.expect([3, 3])
-    with pytest.raises(ValueError, match="3 new tokens after 8 make 11 in sequence 0; expected at most 10"):
+    message = "3 new tokens after 8 make 11 in sequence 0; expected at most 10"
+    with cache.expect([3, 3]), pytest.raises(ValueError, match=message):
         cache.positions(3)
-    with pytest.raises(ValueError, match=r"2 columns came in; expected 3 or more"):
+    message = "2 columns came in; expected 3 or more"
+    with cache.expect([3, 3]), pytest.raises(ValueError, match=message):
         cache.positions(2)
-    for length in (3, [8, 3], [1.5, 1], -1):
+    wrong: Any
+    for wrong in ([1], [1, -1], [True, 1], [1.5, 1]):
+        message = r"is \[.*\]; expected 2 whole numbers, 0 or more"
+        with pytest.raises(ValueError, match=message), cache.expect(wrong):
+            pass
+        with pytest.raises(ValueError, match=message):
+            PagedCache(CONFIG, 2, lengths=wrong)
+    with pytest.raises(ValueError, match=r"tables are \[\[0\]\]; expected 2, one for each sequence"):
+        PagedCache(CONFIG, 2, pool=cache.pool, tables=[[0]])
+    for length in (3, [8, 3], [1.5, 1], -1, [1]):
         with pytest.raises(ValueError, match=r"length is .*; expected 0 to \[8, 2\], the tokens stored"):
             cache.truncate(length)  # type: ignore[arg-type]
     assert cache.lengths == [8, 2]
+
+
+def test_a_pass_that_is_refused_or_fails_says_nothing_about_the_next() -> None:
+    cache = PagedCache(CONFIG, 2, **DOUBLE)
+    with pytest.raises(ValueError, match="token id 99"), cache.expect([1, 2]):
+        MODEL(torch.tensor([[0, 99], [6, 7]]), cache)
+    with failing(MODEL, "layers.2"), pytest.raises(KeyboardInterrupt), cache.expect([1, 2]):
+        MODEL(TEXTS[:2, :2], cache)
+    same(MODEL(TEXTS[:2, :2], cache), ALONE[:2, :2])
+    assert cache.lengths == [2, 2]
 
 
 def test_a_table_may_be_exchanged_after_the_mask_was_asked_for() -> None:

@@ -46,10 +46,11 @@ def all_logits(model: Transformer, texts: list[list[int]], rng: random.Random) -
             return [torch.cat(rows) for rows in output]
         counts = [min(n, rng.choice([0, 1, 1, 1, 6, 17])) for n in left]
         T, at = max(*counts, 1) + rng.choice([0, 0, 3]), list(cache.lengths)
-        cache.expect(counts)
         new = [[0] * (T - n) + text[i : i + n] for text, i, n in zip(texts, at, counts, strict=True)]
-        for rows, logits, n in zip(output, model(torch.tensor(new), cache), counts, strict=True):
-            rows.append(logits[T - n :])
+        with cache.expect(counts):
+            logits = model(torch.tensor(new), cache)
+        for rows, each, n in zip(output, logits, counts, strict=True):
+            rows.append(each[T - n :])
     raise AssertionError("no texts")
 
 

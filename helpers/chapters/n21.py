@@ -69,12 +69,13 @@ def answer(
     lengths = [*map(len, prompts)]
     T = max(lengths)
     cache = kind(model.config, len(prompts), T + n, dtype=model.embed_tokens.weight.dtype)
-    cache.expect(lengths)
-    ids, rows = torch.tensor([[0] * (T - len(prompt)) + [*prompt] for prompt in prompts]), []
-    for at in range(n):
-        rows.append(run(model, ids, cache).float())  # (B, V)
+    ids = torch.tensor([[0] * (T - len(prompt)) + [*prompt] for prompt in prompts])
+    with cache.expect(lengths):  # the rest is padding
+        rows = [run(model, ids, cache).float()]  # (B, V)
+    for at in range(n - 1):
         ids = rows[-1].argmax(-1, keepdim=True)
         ids[0] = forced[at] if forced else ids[0]
+        rows.append(run(model, ids, cache).float())
     logits = torch.stack(rows, dim=1)  # (B, n, V)
     return [Reply(one.argmax(-1).tolist(), one) for one in logits]
 

@@ -20,8 +20,9 @@ form, as long as `append` hands out plain keys and values.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -33,12 +34,22 @@ from helpers.model.config import ModelConfig
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A place in a text that a cache can return to; see `Cache.snapshot`."""
+    """A place in a text that a cache can return to; see `Cache.snapshot`.
+
+    Attributes:
+        held: attributes of the cache as they were.
+    """
 
     length: int
     lengths: tuple[int, ...]
     changes: int
     owner: object
+    held: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its states: what each place to return to costs."""
+        return sum(state.nbytes for state in self.held.get("states", {}).values())
 
 
 class Cache:
@@ -56,10 +67,12 @@ class Cache:
         changes: goes up with every `advance` and `truncate`: a reply sees whether something else used it.
         can_truncate: whether `truncate` reaches every earlier length; not where rows leave, are rounded,
             or are taken into a state.
+        held: names of what a snapshot holds. Tensors among it are replaced, never written over: no copies.
         state_layers: layers that keep a state.
     """
 
     can_truncate = True
+    held: tuple[str, ...] = ()
     state_layers: tuple[int, ...] = ()
 
     def __init__(
@@ -79,7 +92,6 @@ class Cache:
         self.length = 0
         self.changes = 0
         self._identity = object()  # a copy has another
-        self._cuts: list[tuple[int, int]] = []  # changes after a truncate, and the length that was left
         self._memo: tuple[Any, Any] = (None, None)
         if self.max_len > sizes.max_seq_len:
             raise ValueError(
@@ -153,39 +165,33 @@ class Cache:
         """Set the length, and what must change with it, in one call that Ctrl-C cannot split."""
         self.__dict__.update(rest, length=length, changes=self.changes + 1)
 
-    def cut(self, length: int, least: int | None = None, **rest: Any) -> None:
-        """Set a shorter length as `update` does; `least` is that of the shortest sequence."""
-        least = length if least is None else least
-        cuts = [one for one in self._cuts if one[1] < least] + [(self.changes + 1, least)]
-        self.update(length, _cuts=cuts, **rest)
+    def cut(self, lengths: Sequence[int], /, **rest: Any) -> None:
+        """Set the length of each sequence, and what must change with it, as `update` does."""
+        self.update(max(lengths), **rest)
 
     def truncate(self, length: int) -> None:
         """Keep the first `length` tokens, to go on from there. ValueError if fewer, or in `lost_lengths`."""
         self.check_length(length)
-        self.cut(int(length))
+        self.cut([int(length)] * self.batch)
 
     def snapshot(self) -> Snapshot:
-        """Return what `restore` needs to come back here: where rows stay, the length."""
-        return Snapshot(self.length, tuple(self.lengths), self.changes, self._identity)
+        """Return what `restore` needs to come back here: the lengths, and what is `held`."""
+        held = {name: copy.copy(getattr(self, name)) for name in self.held}
+        return Snapshot(self.length, tuple(self.lengths), self.changes, self._identity, held)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Return to where a snapshot was taken.
+        """Hold again exactly what the cache held when the snapshot was taken, as often as you like.
 
         Raises:
-            ValueError: it is another cache's, or its rows were cut off since; else as in `truncate`.
+            ValueError: it is another cache's, or entries that it does not hold were cut off since.
         """
         self.check_own(snapshot)
-        self.truncate(snapshot.length)
+        self.cut(snapshot.lengths, **{name: copy.copy(was) for name, was in snapshot.held.items()})
 
     def check_own(self, snapshot: Snapshot) -> None:
-        """Raise ValueError unless the rows of a snapshot of this cache are all there."""
+        """Raise ValueError unless this cache took the snapshot, and all of its entries are there."""
         if snapshot.owner is not self._identity:
             raise ValueError("a snapshot of another cache came in; expected one that this cache has taken")
-        if any(n > snapshot.changes and least < snapshot.length for n, least in self._cuts):
-            raise ValueError(
-                f"a snapshot of {snapshot.length} tokens came in, of which some were cut off since; expected "
-                "one taken after that: run the text again"
-            )
 
     def reset(self) -> None:
         """Forget every token: one cache serves one generation."""

@@ -11,6 +11,8 @@ from helpers.model.cache.base import Cache
 class GrowingCache(Cache):
     """Every append copies all rows into new, longer tensors: easy to see through, S rows moved a step."""
 
+    held: tuple[str, ...] = ("k", "v")
+
     def allocate(self) -> None:
         self.k, self.v = map(list, self.empty_rows(0))
 

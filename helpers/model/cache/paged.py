@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,6 @@ import torch
 from torch import Tensor
 
 from helpers.arguments import check_whole, is_whole
-from helpers.model.cache.base import Snapshot
 from helpers.model.cache.static import StaticCache
 from helpers.model.config import ModelConfig
 
@@ -67,9 +67,9 @@ class PagedCache(StaticCache):
     """Row i of a sequence lies in page tables[b][i // page_size], as row i % page_size of it.
 
     Each sequence has its own length, positions and mask. New tokens stand at the right: in tokens (B, T) the
-    last column is the newest of every sequence. Where a sequence has fewer than T of them, `expect` comes
-    before the pass. The columns left of them are padding: they store no row, nobody sees them, and what comes
-    out of them means nothing.
+    last column is the newest of every sequence. Where a sequence has fewer than T of them, the pass runs in a
+    block `with cache.expect(…)`. The columns left of them are padding: they store no entry, no token sees
+    them, and their outputs mean nothing.
 
     Args:
         pool: None lays out one of its own, in which every sequence has pages for max_len rows.
@@ -83,7 +83,9 @@ class PagedCache(StaticCache):
         lengths: tokens seen, of each sequence; `length` is the longest.
     """
 
+    held = ("lengths",)
     lengths: Sequence[int] = ()
+    _expected: list[int] | None = None  # new tokens of each sequence in the pass that runs now
 
     def __init__(
         self,
@@ -104,20 +106,36 @@ class PagedCache(StaticCache):
             tables = [[*range(b * each, (b + 1) * each)] for b in range(batch)]
         self.pool, self.page_size, self.tables = pool, pool.page_size, [*tables]
         super().__init__(pool.sizes, batch, max_len, dtype=pool.k.dtype, device=pool.k.device)
-        self.lengths = [*lengths] or [0] * batch
+        if len(self.tables) != self.batch:
+            raise ValueError(f"tables are {self.tables}; expected {self.batch}, one for each sequence")
+        self.lengths = self.check_counts("lengths", [*lengths] or [0] * self.batch)
         self.length = max(self.lengths)
-        self._expected: list[int] | None = None
 
     def allocate(self) -> None:
         self.k, self.v = self.pool.k, self.pool.v
 
-    def expect(self, new: Sequence[int]) -> None:
-        """Set how many columns of the next pass are new tokens of each sequence; else all are."""
-        self._expected = [*new]
+    @contextmanager
+    def expect(self, new: Sequence[int]) -> Iterator[None]:
+        """Say how many columns are new tokens of each sequence, for the pass in a `with` block; else all are.
+
+        It ends with the block, whatever becomes of the pass: the next one knows nothing of it.
+        """
+        self._expected = self.check_counts("new", new)
+        try:
+            yield
+        finally:
+            self._expected = None
+
+    def check_counts(self, name: str, numbers: Sequence[int]) -> list[int]:
+        """Return a number of tokens for each sequence. ValueError unless they are whole, 0 or more."""
+        each = [*numbers]
+        if len(each) != self.batch or not all(is_whole(n) and n >= 0 for n in each):
+            raise ValueError(f"{name} is {each}; expected {self.batch} whole numbers, 0 or more")
+        return [int(n) for n in each]
 
     def n_new(self, T: int) -> list[int]:
         """Return how many of T columns are new tokens, of each sequence. ValueError if more were expected."""
-        new = self._expected or [T] * self.batch
+        new = [T] * self.batch if self._expected is None else self._expected
         if max(new) > T:
             raise ValueError(f"{T} columns came in; expected {max(new)} or more, as expect({new}) has said")
         return new
@@ -125,7 +143,7 @@ class PagedCache(StaticCache):
     def plan(self, T: int) -> PassLayout:
         """Return where everything of a pass of T columns stands. ValueError if they do not fit."""
         tables = [[*pages] for pages in self.tables]  # as they are now: who owns the pool may change them
-        return self.memo((T, self._expected, tables), lambda: self.planned(T))
+        return self.memo((T, self._expected, tables, self.lengths), lambda: self.planned(T))
 
     def planned(self, T: int) -> PassLayout:
         """Work out a pass. ValueError if it does not fit."""
@@ -198,19 +216,16 @@ class PagedCache(StaticCache):
     def advance(self, T: int) -> None:
         self.check_room(T)
         lengths = [length + n for length, n in zip(self.lengths, self.n_new(T), strict=True)]
-        self.update(max(lengths), lengths=lengths, _expected=None, _memo=(None, None))
+        self.update(max(lengths), lengths=lengths)
 
     def truncate(self, length: int | Sequence[int]) -> None:
         """Keep the first tokens: as many of each sequence, or a number for each. ValueError if fewer."""
         each = [*length] if isinstance(length, Sequence) else [length] * self.batch
-        if any(not is_whole(n) or not 0 <= n <= most for n, most in zip(each, self.lengths, strict=True)):
+        pairs = zip(each, self.lengths, strict=False)
+        if len(each) != self.batch or not all(is_whole(n) and 0 <= n <= most for n, most in pairs):
             raise ValueError(f"length is {length!r}; expected 0 to {self.lengths}, the tokens stored")
         each = [int(n) for n in each]
-        self.cut(max(each), min(each), lengths=each, _expected=None, _memo=(None, None))
-
-    def restore(self, snapshot: Snapshot) -> None:
-        self.check_own(snapshot)
-        self.truncate(snapshot.lengths)
+        self.cut(each, lengths=each)
 
     def check_room(self, T: int) -> None:
         for b, (length, n) in enumerate(zip(self.lengths, self.n_new(T), strict=True)):

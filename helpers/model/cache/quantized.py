@@ -74,6 +74,7 @@ class QuantizedCache(GrowingCache):
     """
 
     can_truncate = False
+    held = ("k", "v", "rounded", "n_rounded")
 
     def __init__(
         self,
@@ -151,7 +152,7 @@ class QuantizedCache(GrowingCache):
     def truncate(self, length: int) -> None:
         self.check_length(length)
         n, rounded = (self.n_rounded, self.rounded) if length else (0, self.none_rounded())
-        self.cut(int(length), n_rounded=n, rounded=rounded)
+        self.cut([int(length)], n_rounded=n, rounded=rounded)
 
     @property
     def nbytes(self) -> int:

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from helpers.model.cache.base import Snapshot
 from helpers.model.cache.growing import GrowingCache
-
-
-@dataclass(frozen=True)
-class StateSnapshot(Snapshot):
-    """A `StateCache` as it was: what it held then, not a copy, as states and rows are never written over."""
-
-    states: dict[int, Tensor]
-    rows: tuple[tuple[Tensor, ...], tuple[Tensor, ...]]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its states: what each place to return to costs."""
-        return sum(state.nbytes for state in self.states.values())
 
 
 class StateCache(GrowingCache):
@@ -34,6 +19,8 @@ class StateCache(GrowingCache):
     Attributes:
         states: of each such layer, (B, H, D, Dv); zeros before the first token.
     """
+
+    held = ("k", "v", "states")
 
     def allocate(self) -> None:
         super().allocate()
@@ -59,24 +46,16 @@ class StateCache(GrowingCache):
     def advance(self, T: int) -> None:
         """Count T tokens as stored, and the states that have taken them."""
         self.check_room(T)
-        self.update(self.length + T, states=self.states | self._new, _new={})
+        self.update(self.length + T, states=self.states | self._new)
+
+    def update(self, length: int, **rest: Any) -> None:
+        super().update(length, _new={}, **rest)
 
     def truncate(self, length: int) -> None:
         """Keep the present length or 0 tokens; another length only if no layer keeps a state."""
         self.check_length(length)
         states = self.states if length else {layer: self.zeros() for layer in self.states}
-        self.cut(int(length), states=states, _new={})
-
-    def snapshot(self) -> StateSnapshot:
-        """Return what it holds now, for `restore`."""
-        return StateSnapshot(
-            **vars(super().snapshot()), states=dict(self.states), rows=(tuple(self.k), tuple(self.v))
-        )
-
-    def restore(self, snapshot: Any) -> None:
-        """Hold what a cache of this config and batch held when the snapshot was taken."""
-        k, v = map(list, snapshot.rows)
-        self.cut(snapshot.length, states=dict(snapshot.states), _new={}, k=k, v=v)
+        self.cut([int(length)], states=states)
 
     def check_length(self, length: int) -> None:
         super().check_length(length)

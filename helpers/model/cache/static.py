@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from torch import Tensor
 
-from helpers.model.cache.base import Cache
+from helpers.model.cache.base import Cache, Snapshot
 
 
 class StaticCache(Cache):
     """All rows are preallocated; an append writes the new ones and returns views. Not for training."""
+
+    _cuts: tuple[tuple[int, int, int], ...] = ()  # changes after a cut, a sequence, the length it left there
 
     def allocate(self) -> None:
         self.k, self.v = self.empty_rows(self.max_len)
@@ -23,6 +28,20 @@ class StaticCache(Cache):
         self.k[layer, :, :, self.length : S] = k
         self.v[layer, :, :, self.length : S] = v
         return self.k[layer, :, :, :S], self.v[layer, :, :, :S]  # (B, Hkv, S, D): not the whole buffer
+
+    def cut(self, lengths: Sequence[int], /, **rest: Any) -> None:
+        """As in `Cache`; what is cut off may be written over, so note it for `check_own`."""
+        cuts = [one for one in self._cuts if one[2] < lengths[one[1]]]
+        cuts += [(self.changes + 1, b, length) for b, length in enumerate(lengths)]
+        super().cut(lengths, _cuts=tuple(cuts), **rest)
+
+    def check_own(self, snapshot: Snapshot) -> None:
+        super().check_own(snapshot)
+        if any(n > snapshot.changes and length < snapshot.lengths[b] for n, b, length in self._cuts):
+            raise ValueError(
+                f"a snapshot of {snapshot.length} tokens came in, of which some were cut off since; expected "
+                "one taken after that: run the text again"
+            )
 
     @property
     def nbytes(self) -> int:

@@ -30,6 +30,7 @@ class WindowCache(GrowingCache):
     """
 
     can_truncate = False
+    held = ("k", "v", "at")
 
     def __init__(
         self, sizes: ModelConfig, window: int | Sequence[int | None] = 16, sinks: int = 0, **rest: Any
@@ -77,7 +78,7 @@ class WindowCache(GrowingCache):
 
     def truncate(self, length: int) -> None:
         self.check_length(length)
-        self.cut(int(length), **self.some(self.at, [at < length for at in self.at]))
+        self.cut([int(length)], **self.some(self.at, [at < length for at in self.at]))
 
     @property
     def lost_lengths(self) -> range:
