@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from copy import deepcopy
+from copy import copy, deepcopy
 from typing import Any
 
 import numpy as np
@@ -210,7 +210,7 @@ def test_a_pass_that_fails_says_nothing_about_the_next(kind: str) -> None:
 def test_a_copied_or_pickled_cache_goes_on_by_itself(kind: str) -> None:
     """Neither writes over the other's entries."""
     ids = tokens(2, 12)
-    for copied in (deepcopy, lambda cache: pickle.loads(pickle.dumps(cache))):
+    for copied in (copy, deepcopy, lambda cache: pickle.loads(pickle.dumps(cache))):
         cache = fresh(kind, 2)
         in_passes(MODEL, ids[:, :9], [9], cache)
         other, expected = copied(cache), in_passes(MODEL, ids, [9, 1, 2], fresh(kind, 2))[:, 9:]

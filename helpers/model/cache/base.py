@@ -23,7 +23,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -225,6 +225,10 @@ class Cache:
     def nbytes(self) -> int:
         """Bytes that its keys and values take."""
         raise NotImplementedError
+
+    def __copy__(self) -> Self:
+        """Copy the entries too: two caches that share them would write over each other's."""
+        return copy.deepcopy(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.n_kept} of {self.max_len} rows, {self.nbytes:,} bytes)"
