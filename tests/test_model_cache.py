@@ -304,6 +304,9 @@ def test_append_refuses_other_rows(kind: str) -> None:
     for k, v in ((expanded, expanded), (good, other), (good, good[:, :, :4])):
         with pytest.raises(ValueError, match=r"came in; expected \(2, 3, .*8\) and \(2, 3"):
             cache.append(0, k, v)
+    for layer in (-1, 3):
+        with pytest.raises(ValueError, match=f"layer is {layer}; expected 0 to 2"):
+            cache.append(layer, good, good)
     for k, v in ((good.double(), good), (good, good.bfloat16())):
         with pytest.raises(ValueError, match=r"came in; expected torch.float32 for both"):
             cache.append(0, k, v)

@@ -258,6 +258,8 @@ class Cache:
 
     def check_rows(self, layer: int, k: Tensor, v: Tensor) -> None:
         """Raise ValueError unless these are new rows of this cache's shape and dtype, and fit."""
+        if not 0 <= layer < self.n_layers:
+            raise ValueError(f"layer is {layer}; expected 0 to {self.n_layers - 1}")
         expected = self.shapes(k.shape[-2])
         if (k.shape, v.shape) != expected:
             message = f"keys {tuple(k.shape)} and values {tuple(v.shape)} came in"
