@@ -63,7 +63,7 @@ def test_a_model_of_ones_own_stands_among_the_others() -> None:
     offered = json.loads(view.data)
     assert [model["name"] for model in offered["models"][-2:]] == [[*MODELS][-1], "mine"]
     assert offered["models"][-1]["kinds"] == [
-        {"layers": 2, "row": 32, "window": None, "state": False, "pair": 128}
+        {"layers": 2, "row": 32, "window": None, "state": False, "kv_heads": 2, "pair": 128}
     ]
     assert view.options["case"]["model"] == "mine"
     assert repr(view) == "StepTime(mine on H100, 2 users of 10 tokens)"

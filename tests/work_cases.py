@@ -21,7 +21,7 @@ PASSES = [(1, 0), (1, 42), (1, 999), (1, 99_999), (23, 0), (24, 5), (128, 200), 
 ARGUMENTS: list[dict[str, Any]] = [
     {},
     {"weight_bits": 4, "row_bits": 8, "overlap": True, "logits": None},
-    {"bandwidth_reached": 0.62, "compute_reached": 0.41, "launch": 2e-4, "cards": 4, "collective": 2e-5},
+    {"bandwidth_reached": 0.62, "compute_reached": 0.41, "launch": 2e-4, "cards": 16, "collective": 2e-5},
     {"cards": 1, "collective": 1e-3, "logits": None},
 ]
 
@@ -62,8 +62,9 @@ def write_work(folder: Path) -> None:
     for one, (card, on), n in product(KNOWN.values(), ON.items(), (1, 100, 8192)):
         until = tokens_until_compute(one, on, users=n)
         fits = []
-        for bits, cards in ((16, 1), (4, 3)):
-            weights, user = nbytes_of(one.n_parameters, bits / 8), cache_nbytes(one.layers, n, bits / 8)
+        for bits, cards in ((16, 1), (4, 12)):
+            user = cache_nbytes(one.layers, n, bits / 8, cards)
+            weights = nbytes_of(one.n_parameters, bits / 8)
             fits.append([bits, cards, users_that_fit(cards * on.memory_nbytes, weights, user)])
         prompts.append([one.name, card, n, fits, until])
     said = [

@@ -33,6 +33,10 @@ class Kind:
         """Rows kept of so many tokens."""
         return tokens
 
+    def copies(self, cards: int) -> float:
+        """Return how many copies of a row so many cards keep, all together, if they share each layer."""
+        return 1
+
 
 @dataclass(frozen=True)
 class Full(Kind):
@@ -45,6 +49,9 @@ class Full(Kind):
     @property
     def row(self) -> int:
         return self.n_kv_heads * (self.k_dim + self.v_dim)
+
+    def copies(self, cards: int) -> float:
+        return max(1, cards / self.n_kv_heads)  # a card has at least one KV head
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,9 @@ class Latent(Kind):
     def row(self) -> int:
         return self.rank + self.rope_dim
 
+    def copies(self, cards: int) -> float:
+        return cards  # each has other query heads, and all of them read the whole row
+
 
 @dataclass(frozen=True)
 class State(Kind):
@@ -86,13 +96,18 @@ class State(Kind):
         return 1
 
 
-def cache_nbytes(layers: Sequence[Kind], tokens: int, row_bytes: float = 2) -> int:
-    """Return the bytes that the rows of a sequence of `tokens` tokens need."""
+def cache_nbytes(layers: Sequence[Kind], tokens: int, row_bytes: float = 2, cards: int = 1) -> int:
+    """Return the bytes that the KV entries of a sequence of `tokens` tokens need.
+
+    Args:
+        cards: that share each layer (tensor parallel); the bytes are those of all of them, copies included.
+    """
     check_whole("tokens", tokens, least=0)
-    return nbytes_of(sum(layer.rows(tokens) * layer.row for layer in layers), row_bytes)
+    check_whole("cards", cards)
+    return nbytes_of(sum(one.rows(tokens) * one.row * one.copies(cards) for one in layers), row_bytes)
 
 
-def nbytes_of(numbers: int, each: float = 2) -> int:
+def nbytes_of(numbers: float, each: float = 2) -> int:
     """Return the bytes of so many numbers. ValueError unless `each` is one of FORMATS."""
     if each not in FORMATS:
         raise ValueError(f"a number of {each!r} bytes; expected one of {', '.join(map(str, FORMATS))}")

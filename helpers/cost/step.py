@@ -112,8 +112,8 @@ def step_time(
 ) -> StepSeconds:
     """Return max(rows, attention) + max(weights, products) + launch + collectives, in seconds.
 
-    Left out: the embedding, activations, scales of narrow formats, their faster arithmetic, and copies of KV
-    heads where cards are more than those. Tokens choose experts at random.
+    Left out: the embedding, activations, scales of narrow formats, and their faster arithmetic. Tokens choose
+    experts at random.
 
     Args:
         tokens: in the cache of each user; or pairs (in the cache, new), one for each of several texts.
@@ -123,7 +123,11 @@ def step_time(
         overlap: rows are read while matrices multiply: max(rows + weights, attention + products).
         bandwidth_reached, compute_reached: shares of the card's; 1 gives the lower bound.
         launch, collective: seconds of launch overhead in all, and of a sum over the cards, two a layer.
-        cards: that share each layer (tensor parallel). ValueError for any of these out of range.
+        cards: that share each layer (tensor parallel): weights, operations and KV heads are divided among
+            them. More cards than KV heads read copies of a head, and of a latent (MLA) each reads all.
+
+    Raises:
+        ValueError: one of these out of range, or no text.
     """
     check_counts(users=users, new_tokens=new_tokens, logits=logits or 1, cards=cards)
     check_between(0, math.inf, weight_bits=weight_bits, row_bits=row_bits)
@@ -131,7 +135,7 @@ def step_time(
     check_between(-1e-9, math.inf, launch=launch, collective=collective)
     check_tokens(tokens)
     texts = [*tokens] if isinstance(tokens, Iterable) else [(tokens, new_tokens)]
-    n_rows, n_weights, attention, products = work_of(model, texts, users, logits)
+    n_rows, n_weights, attention, products = work_of(model, texts, users, logits, cards)
     bandwidth = cards * bandwidth_reached * card.bytes_per_second
     compute = cards * compute_reached * card.flops_per_second
     rows, weights = n_rows * row_bits / 8 / bandwidth, n_weights * weight_bits / 8 / bandwidth
@@ -141,10 +145,18 @@ def step_time(
 
 
 def work_of(
-    model: ModelConfig | PublishedModel, texts: Sequence[tuple[int, int]], users: int, logits: int | None
+    model: ModelConfig | PublishedModel,
+    texts: Sequence[tuple[int, int]],
+    users: int,
+    logits: int | None,
+    cards: int = 1,
 ) -> tuple[float, float, float, float]:
-    """Return the numbers of rows and of weights to move, and operations: of attention, and of products."""
-    of_text, rows, attention, new = rows_and_attention(model), 0, 0, 0
+    """Return the numbers of rows and of weights to move, and operations: of attention, and of products.
+
+    They are those of all cards together.
+    """
+    of_text, attention, new = rows_and_attention(model, cards), 0, 0
+    rows = 0.0
     for text in texts:
         its_rows, its_attention = of_text(*text)
         rows, attention, new = rows + its_rows, attention + its_attention, new + text[1]
@@ -156,16 +168,18 @@ def work_of(
 
 
 @cache
-def rows_and_attention(model: ModelConfig | PublishedModel) -> Callable[[int, int], tuple[int, int]]:
+def rows_and_attention(
+    model: ModelConfig | PublishedModel, cards: int
+) -> Callable[[int, int], tuple[float, int]]:
     """Return a function of a text (tokens before, and new): numbers in its rows, operations of attention.
 
-    Both depend on the model alone, and are remembered.
+    Both depend on the model and the number of cards alone, and are remembered.
     """
     kinds = Counter(layers_of(model)).items()
 
     @lru_cache(2**14)
-    def of_text(before: int, new: int) -> tuple[int, int]:
-        rows = sum(n * one.row * (one.rows(before) + one.rows(new)) for one, n in kinds)
+    def of_text(before: int, new: int) -> tuple[float, int]:
+        rows = sum(n * one.copies(cards) * one.row * (one.rows(before) + one.rows(new)) for one, n in kinds)
         return rows, sum(
             n * pairs_of(one, before, new) * operations_of(one, model.n_heads) for one, n in kinds
         )

@@ -31,7 +31,8 @@ def model_line(model: PublishedModel) -> dict[str, Any]:
     """Return a model's sizes, and its attention as kinds of layers.
 
     Of each kind: how many layers, the numbers in a row (or in a state), the tokens that its window sees or
-    None, whether it keeps a state, and the operations of a query-key pair in all heads.
+    None, whether it keeps a state, the KV heads that cards can divide (1 of a latent, None of a state), and
+    the operations of a query-key pair in all heads.
     """
     kinds = [
         {
@@ -39,6 +40,7 @@ def model_line(model: PublishedModel) -> dict[str, Any]:
             "row": kind.row,
             "window": kind.window if isinstance(kind, Window) else None,
             "state": isinstance(kind, State),
+            "kv_heads": None if isinstance(kind, State) else getattr(kind, "n_kv_heads", 1),
             "pair": operations_of(kind, model.n_heads),
         }
         for kind, layers in Counter(model.layers).items()

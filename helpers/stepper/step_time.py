@@ -139,9 +139,8 @@ class StepTime(View):
     @property
     def left(self) -> str:
         """What is taken for granted, and left out."""
-        model, copies = self.model, SAY["copies"] if self.chosen["cards"] > 1 else ""
-        longer, left = SAY["longer"][self.chosen["overlap"]], fill(SAY["left"], copies=copies)
-        sentences = [*model.notes, longer, left]
+        model = self.model
+        sentences = [*model.notes, SAY["longer"][self.chosen["overlap"]], SAY["left"]]
         if model.experts:
             of, chosen = model.experts
             sentences.insert(len(model.notes), fill(SAY["experts"], of=of, chosen=chosen))
@@ -151,13 +150,13 @@ class StepTime(View):
 
     @property
     def _nbytes(self) -> tuple[int, int, int]:
-        """Bytes of the weights, of one user's rows, and of the memory."""
+        """Bytes of the weights, of one user's rows, and of the memory, of all cards together."""
         case = self.chosen
-        kept = cache_nbytes(self.model.layers, case["tokens"] + case["newTokens"], case["rowBits"] / 8)
+        kept, cards = case["tokens"] + case["newTokens"], case["cards"]
         return (
             nbytes_of(self.model.n_parameters, case["weightBits"] / 8),
-            kept,
-            case["cards"] * self.card.memory_nbytes,
+            cache_nbytes(self.model.layers, kept, case["rowBits"] / 8, cards),
+            cards * self.card.memory_nbytes,
         )
 
     def bars(self) -> list[Bar]:

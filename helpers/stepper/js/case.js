@@ -81,7 +81,7 @@ export function stopAt(stops, x) {
   return stops.reduce((/** @type {number} */ best, stop, i) => (off(stop) < off(stops[best]) ? i : best), 0);
 }
 
-// A model that the tables do not have stands in an address by its sizes: 4096,128256,0,…*32,2048,,0,16384
+// A model that the tables do not have stands in an address by its sizes: 4096,128256,0,…*32,2048,16384,,0,8
 const SIZES = /** @type {const} */ ([
   "hidden_size",
   "vocab_size",
@@ -96,7 +96,12 @@ const KIND = /** @type {const} */ (["layers", "row", "pair"]);
 function sizesOf(model) {
   const { tied, n_active, experts, kinds } = model;
   const plain = [...SIZES.map((name) => model[name]), tied ? 1 : 0, n_active, ...(experts ?? [null, null])];
-  const layers = kinds.map((kind) => [...KIND.map((name) => kind[name]), kind.window, kind.state ? 1 : 0]);
+  const layers = kinds.map((kind) => [
+    ...KIND.map((name) => kind[name]),
+    kind.window,
+    kind.state ? 1 : 0,
+    kind.kv_heads,
+  ]);
   return [plain, ...layers].map((numbers) => numbers.map((x) => x ?? "").join(",")).join("*");
 }
 
@@ -104,7 +109,8 @@ function sizesOf(model) {
 function modelOfSizes(name, text) {
   const lines = text.split("*").map((line) => line.split(",").map((x) => (x === "" ? null : Number(x))));
   const [plain, ...layers] = lines;
-  const fits = plain.length === 10 && layers.length > 0 && layers.every((line) => line.length === 5);
+  const fits =
+    plain.length === 10 && layers.length > 0 && layers.every((line) => line.length === 6 && line[5] !== 0);
   const known = lines.flat().every((x) => x === null || (Number.isSafeInteger(x) && x >= 0));
   /** Of a line the first so many, which must be there and over 0. @param {any[]} line @param {readonly string[]} names */
   const named = (line, names) => Object.fromEntries(names.map((one, i) => [one, line[i]]));
@@ -112,7 +118,10 @@ function modelOfSizes(name, text) {
     fits && known && plain.slice(0, 6).every(Boolean) && layers.every((l) => l.slice(0, 3).every(Boolean));
   if (!sound) return null;
   const [tied, n_active, of, chosen] = plain.slice(6);
-  const kinds = layers.map((line) => ({ ...named(line, KIND), window: line[3], state: line[4] === 1 }));
+  const kinds = layers.map((line) => {
+    const [window, state, kv_heads] = line.slice(3);
+    return { ...named(line, KIND), window, state: state === 1, kv_heads };
+  });
   const experts = of && chosen && of > chosen ? [of, chosen] : null;
   const sizes = { ...named(plain, SIZES), tied: tied === 1, n_active, experts, kinds, notes: [SAY.sizes] };
   return /** @type {Model} */ (/** @type {unknown} */ ({ name: name.slice(0, 100), ...sizes }));

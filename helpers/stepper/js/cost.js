@@ -2,8 +2,10 @@
 // are lines of machines.py.
 
 /** Layers that keep the same of a sequence: how many, numbers in a row or in a state, the tokens that a window sees
- * (null: all), operations of a query-key pair in all heads (of a state: of a token).
- * @typedef {{ layers: number, row: number, window: number | null, state: boolean, pair: number }} Kind */
+ * (null: all), KV heads that cards can divide a row among (a latent: 1; a state: null), operations of a query-key
+ * pair in all heads (of a state: of a token).
+ * @typedef {{ layers: number, row: number, window: number | null, state: boolean, kv_heads: number | null,
+ *   pair: number }} Kind */
 /** A published model, or one that a config.json describes; `notes`: what was counted how.
  * @typedef {{ name: string, hidden_size: number, vocab_size: number, tied: boolean, n_parameters: number,
  *   n_active: number | null, experts: [number, number] | null, max_seq_len: number, n_layers: number,
@@ -33,9 +35,13 @@ const sum = (numbers) => numbers.reduce((total, x) => total + x, 0);
 /** Rows that a layer keeps of so many tokens. @param {Kind} kind @param {number} tokens */
 const rowsKept = ({ state, window }, tokens) => (state ? 1 : Math.min(tokens, window ?? Infinity));
 
-/** Numbers in the rows of so many tokens. @param {Model} model @param {number} tokens */
-const numbersOf = ({ kinds }, tokens) =>
-  sum(kinds.map((kind) => kind.layers * kind.row * rowsKept(kind, tokens)));
+/** Copies of a row that so many cards keep, all together. @param {Kind} kind @param {number} cards */
+const copiesOf = ({ kv_heads }, cards) => Math.max(1, cards / (kv_heads ?? Infinity));
+
+/** Numbers in the rows of so many tokens, of all cards together. @param {Model} model @param {number} tokens
+ * @param {number} cards */
+const numbersOf = ({ kinds }, tokens, cards) =>
+  sum(kinds.map((kind) => kind.layers * copiesOf(kind, cards) * kind.row * rowsKept(kind, tokens)));
 
 /** Numbers in the matrix of the embedding, or of the LM head. @param {Model} model */
 const tableOf = (model) => model.vocab_size * model.hidden_size;
@@ -73,7 +79,7 @@ export function stepTime(model, card, tokens, options = {}) {
   const bandwidth = cards * chosen.bandwidthReached * card.bytes_per_second;
   const flops = cards * chosen.computeReached * card.flops_per_second;
   const [table, used] = [tableOf(model), model.n_active ?? numbersRead(model)];
-  const numbers = numbersOf(model, tokens) + numbersOf(model, newTokens);
+  const numbers = numbersOf(model, tokens, cards) + numbersOf(model, newTokens, cards);
   const operations = sum(
     model.kinds.map((kind) => kind.layers * kind.pair * pairsOf(kind, tokens, newTokens)),
   );
@@ -135,12 +141,15 @@ export function tokensUntilCompute(model, card, options = {}) {
   return high;
 }
 
-/** Bytes of the weights, and of the rows of so many tokens of one user. @param {Model} model @param {number} tokens
+/** Bytes of the weights, and of the rows of so many tokens of one user, on all cards together. @param {Model} model @param {number} tokens
  * @param {Options} options */
-export function bytesOf(model, tokens, { weightBits = 16, rowBits = 16 } = {}) {
+export function bytesOf(model, tokens, { weightBits = 16, rowBits = 16, cards = 1 } = {}) {
   /** @param {number} numbers @param {number} bits */
   const bytes = (numbers, bits) => Math.ceil((numbers * bits) / 8);
-  return { weights: bytes(model.n_parameters, weightBits), user: bytes(numbersOf(model, tokens), rowBits) };
+  return {
+    weights: bytes(model.n_parameters, weightBits),
+    user: bytes(numbersOf(model, tokens, cards), rowBits),
+  };
 }
 
 /** How many users' rows of so many tokens fit beside the weights. @param {Model} model @param {Card} card

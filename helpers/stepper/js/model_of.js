@@ -173,14 +173,16 @@ function sparseOf(config, n) {
 
 /** A line of `kinds`. @param {string} kind @param {number} layers @param {Sizes} n @returns {Kind} */
 function lineOf(kind, layers, n) {
-  const line = { layers, window: null, state: kind === "state" };
+  const line = { layers, window: null, state: kind === "state", kv_heads: null };
   if (kind === "state") return { ...line, row: n("state"), pair: 4 * n("state") };
-  if (kind === "latent") return { ...line, row: n("R") + n("Dr"), pair: 2 * n("H") * (2 * n("R") + n("Dr")) };
+  if (kind === "latent")
+    return { ...line, row: n("R") + n("Dr"), kv_heads: 1, pair: 2 * n("H") * (2 * n("R") + n("Dr")) };
   const [heads, width] = [n("Hkv"), n("D") + n("Dv")];
   return {
     ...line,
     window: kind === "window" ? n("window", 1) : null,
     row: heads * width,
+    kv_heads: heads,
     pair: 2 * n("H") * width,
   };
 }

@@ -102,14 +102,14 @@ export function roomOf({ chosen, memory, fit, kept }) {
 }
 
 /** What the numbers leave out, or take for granted. @param {Facts} facts */
-export function leftOut({ chosen: { model, cards }, kept, step }) {
+export function leftOut({ chosen: { model }, kept, step }) {
   const { experts, max_seq_len: longest, name, notes = [] } = model;
   return [
     kept > longest && fillText(SAY.long, { model: name, longest }),
     ...notes,
     experts && fillText(SAY.experts, { of: experts[0], chosen: experts[1] }),
     SAY.longer[step.overlap ? 1 : 0],
-    fillText(SAY.left, { copies: cards > 1 ? SAY.copies : "" }),
+    SAY.left,
   ].filter((sentence) => sentence !== false && sentence !== null);
 }
 
