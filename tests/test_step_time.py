@@ -128,6 +128,10 @@ def test_the_experts_read_are_the_mean_over_all_choices() -> None:
         ({"row_bits": 0}, "row_bits is 0"),
         ({"launch": -1}, "launch is -1"),
         ({"tokens": -1}, "tokens is -1"),
+        ({"tokens": [(5, 1), (-1, 1)]}, "tokens is -1; expected a whole number, 0 or more"),
+        ({"tokens": [(5, 1.5)]}, "new tokens is 1.5"),
+        ({"tokens": iter([])}, "tokens holds no pair; expected one .in the cache, new."),
+        ({"logits": 0}, "logits is 0"),
     ],
 )
 def test_what_is_no_step_is_refused(wrong: Any, message: str) -> None:

@@ -129,12 +129,12 @@ def step_time(
     Raises:
         ValueError: one of these out of range, or no text.
     """
-    check_counts(users=users, new_tokens=new_tokens, logits=logits or 1, cards=cards)
+    check_counts(users=users, new_tokens=new_tokens, logits=1 if logits is None else logits, cards=cards)
     check_between(0, math.inf, weight_bits=weight_bits, row_bits=row_bits)
     check_between(0, 1, bandwidth_reached=bandwidth_reached, compute_reached=compute_reached)
     check_between(-1e-9, math.inf, launch=launch, collective=collective)
-    check_tokens(tokens)
     texts = [*tokens] if isinstance(tokens, Iterable) else [(tokens, new_tokens)]
+    check_texts(texts)
     n_rows, n_weights, attention, products = work_of(model, texts, users, logits, cards)
     bandwidth = cards * bandwidth_reached * card.bytes_per_second
     compute = cards * compute_reached * card.flops_per_second
@@ -224,10 +224,13 @@ def numbers_of_others(model: ModelConfig | PublishedModel, tokens: int) -> float
     return each * (experts_read(n_experts, chosen, tokens) - chosen)
 
 
-def check_tokens(tokens: int | Iterable[tuple[int, int]]) -> None:
-    """Raise ValueError unless tokens is a whole number, 0 or more, or pairs."""
-    if not isinstance(tokens, Iterable):
-        check_whole("tokens", tokens, least=0)
+def check_texts(texts: Sequence[tuple[int, int]]) -> None:
+    """Raise ValueError unless texts holds pairs of whole numbers: tokens, 0 or more, and new ones, over 0."""
+    if not texts:
+        raise ValueError("tokens holds no pair; expected one (in the cache, new) for each text of the step")
+    for before, new in texts:
+        check_whole("tokens", before, least=0)
+        check_whole("new tokens", new)
 
 
 def check_counts(**counts: int) -> None:
