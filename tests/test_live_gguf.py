@@ -23,7 +23,7 @@ from helpers.tokenizer import Tokenizer
 from tests.gguf_file import write
 from tests.machine import ROOT
 from tests.test_live_decoder import WRITE, answers, check_logits
-from tests.test_load_gguf import ONES, SMOLLM3, TEXTS, byte_level, factors, vocabulary
+from tests.test_load_gguf import NEUTRAL, ONES, SMOLLM3, TEXTS, byte_level, factors, vocabulary
 from tests.test_load_gguf import SIZES as TINY
 from tests.tiny import tiny
 
@@ -172,9 +172,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"llama.attention.head_count_kv": [2, 2, 1]}, "attention.head_count_kv is [2, 2, 1]; expected a whole"),
     ({"llama.attention.head_count_kv": 3}, "4 heads of 24 numbers on 3 KV heads"),
     ({"llama.rope.dimension_count": 8}, "llama.rope.dimension_count is 8; expected 24"),
+    ({"llama.block_count": 1.5}, "llama.block_count is 1.5; expected a whole number over 0"),
+    ({"llama.attention.scale": 1.0}, "llama.attention.scale is 1, which is not supported; expected 0"),
     ({"llama.rope.scaling.type": "yarn"}, "scaling.type is “yarn”, which is not supported; expected none"),
     ({"llama.expert_count": 8}, "llama.expert_count is 8, which is not supported; expected 0"),
-    ({"llama.logit_scale": 0.5}, "llama.logit_scale is 0.5, which is not supported; expected no such key"),
+    ({"llama.logit_scale": 0.5}, "llama.logit_scale is 0.5, which is not supported; expected 1, or no"),
     ({"eos_token_id": 330}, "tokenizer.ggml.eos_token_id is 330; expected a token's id, 0 to 329"),
     ({"split.count": 2}, "it is one of 2 parts; expected a model in one file"),
     ({"blk.0.ffn_up.weight": Q2_K}, "of kind Q2_K, which is not supported; expected one of F32"),
@@ -196,13 +198,21 @@ def test_refused_by_name(tmp_path: Path, ask: Ask) -> None:
 
 
 def test_what_a_file_may_leave_out(tmp_path: Path, ask: Ask) -> None:
-    left = "vocab_size attention.head_count_kv attention.key_length".split()
+    left = "vocab_size attention.head_count_kv attention.key_length rope.freq_base".split()
     more: dict[str, Any] = {f"llama.{key}": ... for key in left} | {"general.alignment": 64}
     more |= {"llama.rope.scaling.type": "none", "llama.expert_count": 0, "llama.attention.sliding_window": 16}
     model = tiny(**SIZES | {"n_heads": 2, "head_dim": 32})
     path = write(tmp_path / "m.gguf", model, metadata=WORDS | more)
     (got,) = ask({"file": path})
     assert in_python(got["config"]) == vars(load(path, max_seq_len=16).config)
+
+
+def test_neutral_metadata_change_nothing(tmp_path: Path, ask: Ask) -> None:
+    path = write(
+        tmp_path / "m.gguf", tiny(**SIZES), metadata=WORDS | {f"llama.{k}": x for k, x in NEUTRAL.items()}
+    )
+    (got,) = ask({"file": path})
+    assert in_python(got["config"]) == vars(load(path).config)
 
 
 def test_cut_off_damaged_another_file_or_too_large(tmp_path: Path, ask: Ask) -> None:

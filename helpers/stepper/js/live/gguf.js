@@ -2,7 +2,7 @@
 // the file's blocks. What this decoder cannot do right is refused by name, before any weight is read.
 import { BlockMatrix, KINDS, OTHERS } from "./blocks.js";
 import { Decoder, ropeFrequencies } from "./decoder.js";
-import { between, count, COUNT, idOf, LONGEST, readHeader, shown, TEXT, TEXTS } from "./metadata.js";
+import { between, count, COUNT, idOf, LONGEST, NATURAL, readHeader, shown, TEXT, TEXTS } from "./metadata.js";
 import { Stopped } from "./stop.js";
 import { Tokenizer } from "./tokens.js";
 
@@ -39,21 +39,22 @@ const PARTS = {
   "mlp.up_proj": "ffn_up",
   "mlp.down_proj": "ffn_down",
 };
-// Keys that make another function of the model, and the value with which they do not.
-/** @type {Record<string, unknown>} */
-const HARMLESS = {
-  "rope.scaling.type": "none",
-  "rope.scaling.factor": 1,
-  "rope.scale_linear": 1,
-  expert_count: 0,
-  expert_used_count: 0,
-  "attention.causal": true,
+// Values with which a key changes nothing: 0 (llama.cpp's for "not set") or false unless it is here.
+const MULTIPLIERS = "logit_scale residual_scale embedding_scale rope.scale_linear rope.scaling.factor";
+/** @type {Record<string, unknown[]>} */
+const NEUTRAL = {
+  ...Object.fromEntries(MULTIPLIERS.split(" ").map((name) => [name, [0, 1]])),
+  "rope.scaling.type": ["linear", "none"], // linear by a factor, which has to be 1
+  "rope.scaling.attn_factor": [1],
+  "attention.causal": [true],
 };
-// Keys that are read, or say nothing about the numbers.
+// Keys that are read, or that do not change the model's computation.
 const READ =
   "block_count attention.head_count attention.head_count_kv attention.key_length attention.value_length " +
   "attention.sliding_window attention.layer_norm_rms_epsilon embedding_length feed_forward_length " +
-  "context_length rope.dimension_count rope.freq_base vocab_size tensor_data_layout";
+  "context_length rope.dimension_count rope.freq_base vocab_size tensor_data_layout " +
+  "rope.scaling.original_context_length rope.scaling.finetuned";
+const ROPE_THETA = 10000; // llama.cpp's for a file without one
 const ENDS = ["eos", "eot", "eom"]; // any of them ends a reply
 const ROPE_FACTORS = "rope_freqs.weight";
 
@@ -101,7 +102,7 @@ function placed(told, at, alignment, size) {
   return tensors;
 }
 
-/** Translate the metadata; refuse what makes another function of the model. @param {Metadata} metadata
+/** Translate the metadata; refuse what changes the model's computation. @param {Metadata} metadata
  * @param {Map<string, Placed>} tensors @returns {Config} */
 function configOf(metadata, tensors) {
   const kind = metadata.get("general.architecture", TEXT);
@@ -118,6 +119,7 @@ function configOf(metadata, tensors) {
     "embedding_length",
     "context_length",
   ].map((key) => size(key));
+  const window = metadata.get(`${kind}.attention.sliding_window`, NATURAL, 0);
   const vocabSize = size("vocab_size", metadata.get("tokenizer.ggml.tokens", TEXTS).length);
   const { qkvBias = false, qkNorm = false, nope = Infinity } = ARCHITECTURES[kind];
   const ends = ENDS.map((end) => metadata.get(`tokenizer.ggml.${end}_token_id`, idOf(vocabSize), null));
@@ -129,8 +131,8 @@ function configOf(metadata, tensors) {
     hiddenSize,
     intermediateSize: size("feed_forward_length"),
     vocabSize,
-    maxSeqLen: Math.min(length, size("attention.sliding_window", length)), // within a window it is the same function
-    ropeTheta: metadata.get(`${kind}.rope.freq_base`, between(10, 1e12)),
+    maxSeqLen: Math.min(length, window || length), // within a window attention is the same
+    ropeTheta: metadata.get(`${kind}.rope.freq_base`, between(10, 1e12), ROPE_THETA),
     ropeScaling: null,
     normEps: metadata.get(`${kind}.attention.layer_norm_rms_epsilon`, between(1e-12, 0.01)),
     tied: !tensors.has("output.weight"),
@@ -153,14 +155,16 @@ function configOf(metadata, tensors) {
   return config;
 }
 
-/** Refuse metadata of the model that are not known here, or make another function of it.
+/** Refuse metadata of the model that are unknown here, or change its computation.
  * @param {Metadata} metadata @param {string} kind */
 function refuseUnsupported(metadata, kind) {
   for (const [key, value] of metadata.values) {
     const name = key.startsWith(`${kind}.`) ? key.slice(kind.length + 1) : null;
-    if (name !== null && !READ.split(" ").includes(name) && HARMLESS[name] !== value)
+    if (name === null || READ.split(" ").includes(name)) continue;
+    const neutral = NEUTRAL[name] ?? [false, 0];
+    if (!neutral.includes(value))
       throw new Error(
-        `${key} is ${shown(value)}, which is not supported; expected ${HARMLESS[name] ?? "no such key"}`,
+        `${key} is ${shown(value)}, which is not supported; expected ${neutral[neutral.length - 1]}, or no such key`,
       );
   }
   const parts = metadata.get("split.count", COUNT, 1);

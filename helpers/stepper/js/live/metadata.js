@@ -20,6 +20,8 @@ export const TEXT = kind("a text", (value) => typeof value === "string");
 export const FLAG = kind("true or false", (value) => typeof value === "boolean");
 /** @type {Kind<number>} */
 export const COUNT = kind("a whole number over 0", (value) => Number.isSafeInteger(value) && value > 0);
+/** @type {Kind<number>} */
+export const NATURAL = kind("a whole number, 0 or more", (value) => value === 0 || COUNT.fits(value));
 /** All of a list are of one kind. @type {Kind<string[]>} */
 export const TEXTS = kind("a list of texts", (value) => Array.isArray(value) && TEXT.fits(value[0]));
 /** @type {Kind<number[]>} */
@@ -46,10 +48,15 @@ export function shown(value) {
   return text.length > SHOWN ? `${text.slice(0, SHOWN - 1)}…` : text;
 }
 
+/** What a file says. An array of equal values that describes the model, one for each layer, is read as that value. */
 export class Metadata {
   /** @param {Map<string, any>} values by key */
   constructor(values) {
     this.values = values;
+    const prefix = `${values.get("general.architecture")}.`;
+    for (const [key, value] of values)
+      if (key.startsWith(prefix) && Array.isArray(value) && new Set(value).size === 1)
+        values.set(key, value[0]);
   }
 
   /** A value of this kind; where there is none, `missing`, if that is given. An error names the key.
