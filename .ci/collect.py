@@ -32,7 +32,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from helpers.check.reader import SOLVED
 from tests.exercises import asked
 
-CHECKER = re.compile(r"^from helpers\.(?:check|chapters) import ([an]\d+) as check$", re.MULTILINE)
+CHECKER = re.compile(r"^from helpers\.(?:check|chapters) import (\w+) as check$", re.MULTILINE)
 BEST = ("", "error", "not yet", "noted", "solved")  # the last counts most
 STATES = {"Right": "solved", "Not right yet": "not yet", "Not solved yet": "not yet"}
 
@@ -46,6 +46,11 @@ def checker(cells: Sequence[str]) -> str:
     """The module that checks a notebook's exercises, n04 for 04; "" for a notebook that has none."""
     found = CHECKER.search("\n".join(cells))
     return found[1] if found else ""
+
+
+def column(module: str, exercise: str) -> str:
+    """An exercise's column, "04 decode_step": what its check writes into `solved.txt`."""
+    return f"{module.removeprefix('n')} {exercise}"
 
 
 def names_of(source: str) -> tuple[set[str], set[str]]:
@@ -108,11 +113,7 @@ def state(cells: Sequence[str], exercise: str, check: str, seconds: int, ours: S
 def collect(folder: Path, seconds: int = 30) -> list[dict[str, str]]:
     """A line for each pupil: the name, and what became of each exercise."""
     series = {checker(sources(path)): path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
-    columns = {
-        f"{module.removeprefix('n')} {name}": f"{path.name[:2]} {name}"
-        for module, path in series.items()
-        for name in asked(path)
-    }
+    columns = {column(module, name) for module, path in series.items() for name in asked(path)}
     lines: dict[str, dict[str, str]] = {}
     for path in sorted([*folder.glob(f"*/**/{SOLVED}"), *folder.rglob("*.ipynb")]):
         pupil = path.relative_to(folder).parts[0].removesuffix(".ipynb")
@@ -122,7 +123,7 @@ def collect(folder: Path, seconds: int = 30) -> list[dict[str, str]]:
         try:
             if path.name == SOLVED:
                 noted = path.read_text(encoding="utf-8").splitlines()
-                names = [columns[text] for text in noted if text in columns]
+                names = [text for text in noted if text in columns]
                 line |= {name: max(line.get(name, ""), "noted", key=BEST.index) for name in names}
                 continue
             cells = sources(path)
@@ -137,8 +138,8 @@ def collect(folder: Path, seconds: int = 30) -> list[dict[str, str]]:
         assert begin is not None, "a notebook of `series` was found by it"
         for name, parts in asked(series[module]).items():
             found = state(cells, name, f"{begin[0]}\n{parts['check']}", seconds, ours)
-            column = f"{series[module].name[:2]} {name}"
-            line[column] = max(line.get(column, ""), found, key=BEST.index)
+            place = column(module, name)
+            line[place] = max(line.get(place, ""), found, key=BEST.index)
             print(f"{path}: {name}: {found}", file=sys.stderr)
     return list(lines.values())
 

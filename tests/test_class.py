@@ -20,7 +20,7 @@ from helpers.chapters import n17
 from helpers.check.reader import SOLVED
 from helpers.cost.models import MODELS
 from tests.exercises import DETAILS, FENCE, asked
-from tests.machine import ROOT
+from tests.machine import NOTEBOOKS, ROOT
 
 PARTS = re.findall(
     r"^## ((?:Lesson \d|In pairs): .+?)$(.+?)(?=^## )", make_class.text(), re.MULTILINE | re.DOTALL
@@ -154,15 +154,20 @@ def test_who_solved_what(tmp_path: Path) -> None:
             new.new_notebook(cells=list(map(new.new_code_cell, cells))), tmp_path / f"{pupil}.ipynb"
         )
     (tmp_path / "dot.ipynb").write_text("no notebook")
-    for pupil, noted in {"ann": "05 mask", "flo": "02 change_future\n05 none\n05 mask"}.items():
+    for pupil, noted in {"ann": "05 mask", "flo": "02 change_future\n05 none\none_page forget"}.items():
         (tmp_path / pupil).mkdir(exist_ok=True)
         (tmp_path / pupil / SOLVED).write_text(noted)
     lines = {line.pop("pupil"): line for line in collect.collect(tmp_path, seconds=3)}
     states = {"ann": ("solved", "solved"), "ben": ("not yet",) * 2}
     states |= dict.fromkeys(("cy", "eve", "nul"), ("error", "not yet"))
     assert lines.pop("dot") == {}
-    assert lines.pop("flo") == {"02 change_future": "noted", "05 mask": "noted"}
+    assert lines.pop("flo") == {"02 change_future": "noted", "one_page forget": "noted"}
     assert {pupil: (line["05 mask"], line["05 reusable"]) for pupil, line in lines.items()} == states
+
+
+def test_every_exercise_is_collected() -> None:
+    for path in NOTEBOOKS:
+        assert not asked(path) or collect.checker(collect.sources(path)), path.name
 
 
 def test_the_last_check_of_a_notebook_counts() -> None:
