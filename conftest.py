@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
+import tempfile
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,20 @@ os.environ.setdefault("WATCH_IT_DECODE_OFFLINE", "1")
 # Compiled loops raise IndexError where they would write outside an array; the reader has others, without it.
 os.environ.setdefault("NUMBA_BOUNDSCHECK", "1")
 os.environ.setdefault("NUMBA_CACHE_DIR", str(ROOT / ".pytest_cache/numba"))
+os.environ.setdefault("MPLCONFIGDIR", str(ROOT / ".pytest_cache/matplotlib"))  # its list of fonts
+# A run finds no model that this machine has, for a fresh one has none: its processes share a cache folder,
+# which is empty at first and gone at the end. Downloaded browsers and packages are taken from their places.
+DOWNLOADED = {"PLAYWRIGHT_BROWSERS_PATH": "ms-playwright", "PIP_CACHE_DIR": "pip", "UV_CACHE_DIR": "uv"}
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    for name, tool in DOWNLOADED.items():
+        if (caches / tool).is_dir():
+            os.environ.setdefault(name, str(caches / tool))
+    empty = tempfile.mkdtemp(prefix="watch-it-decode-")
+    atexit.register(shutil.rmtree, empty, ignore_errors=True)
+    os.environ |= dict.fromkeys(("XDG_CACHE_HOME", "HF_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"), empty)
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "WATCH_IT_DECODE_MODEL"):
+        os.environ.pop(name, None)
 # A hook of git says which repository it is for; the tests make their own.
 for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"):
     os.environ.pop(name, None)

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -62,6 +63,18 @@ def test_ci_runs_the_command_of_the_readme(tmp_path: Path) -> None:
     assert f"```sh\n{command}\n```" in (ROOT / "README.md").read_text(encoding="utf-8")
     assert ran == f"CI=true {tools}/python3 -m venv .venv"
     assert done.returncode == 7
+
+
+def test_a_run_looks_for_models_where_nothing_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it passes on a fresh machine, too: not because of what was fetched on this one."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    from helpers.model import published  # with PyTorch
+
+    for place in (published.kept(), Path(HF_HUB_CACHE)):
+        assert re.match(r"watch-it-decode-\w+/", place.relative_to(tempfile.gettempdir()).as_posix())
+    monkeypatch.setenv(published.OFFLINE, "1")
+    assert published.find() is None
 
 
 def test_without_chromium(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
