@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from helpers import corpus
 from helpers.recording.diary import load_diary
 from helpers.stepper import Live
-from helpers.stepper.live import FINDER
+from helpers.stepper.live import FINDER, LIVE
 from helpers.stepper.page import Section, build, file_script
 from tests.pictures import boxes, misplaced
 
@@ -42,6 +43,9 @@ def test_words_of_a_kind_are_words_of_the_model() -> None:
         assert len(kind) > 1
         assert known.issuperset(kind)
     assert {data["until"], data["other"]} <= known
+    said = re.findall(r"\w+", " ".join(re.findall(r"\((.*?)\)", LIVE["knows"])))
+    assert known.issuperset(said), "what it says that it knows"
+    assert data["known"] == len(known) - 2, "all but the full stop and the end"
     prompt = view.options["text"].replace(".", " .").split()
     assert known.issuperset(prompt)
     assert repr(view) == f"Live({len(prompt)} tokens, seed 12)"

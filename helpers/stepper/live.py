@@ -43,6 +43,7 @@ class Live(View):
         kinds = [corpus.NAMES, corpus.CITIES, *({*words} for words in corpus.SLOTS.values())]
         message = {
             "kinds": [sorted(kind) for kind in kinds],
+            "known": len(set(corpus.vocabulary()) - {corpus.EOS, "."}),
             "finder": FINDER,
             "until": corpus.SIGNATURE.split()[1],
             "other": "Emma",

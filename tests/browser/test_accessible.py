@@ -84,7 +84,7 @@ def test_the_live_view_and_its_acts(page: Page, tmp_path: Path) -> None:
     page.goto((tmp_path / "view.html").as_uri())
     check(page)
     for text in (
-        "Mia writes from Atlantis.",
+        "Mia writes from Osla.",
         "Mia writes from Oslo.",
     ):  # the first has a word that is not known
         page.locator("textarea").fill(text)

@@ -224,16 +224,17 @@ def test_a_race_drips_in_both_lanes_by_the_factor_of_the_writing(open_page: Show
 
 def test_words_that_the_model_does_not_know(open_page: Show) -> None:
     page = open_page()
+    expect(page.locator(".wid-knows")).to_contain_text("It knows 183 words")
     box = page.locator("textarea")
     box.fill("Em writes from Oslo.")
     expect(page.locator(".wid-hint")).to_contain_text(
-        "The model does not know Em. It knows 184 words.", timeout=LONG
+        "The model does not know Em. Perhaps you mean", timeout=LONG
     )
     act(page, "Emil")
     expect(box).to_have_value("Emil writes from Oslo.")
     box.fill("<img src=x onerror=alert(1)> writes")
     box.press("Enter")
-    expect(page.locator(".wid-hint")).to_contain_text("does not know <img.")
+    expect(page.locator(".wid-hint")).to_contain_text("does not know img.")
     box.fill(" ")
     box.press("Enter")
     expect(page.locator(".wid-hint")).to_contain_text("Got no words; expected at least one")
@@ -242,6 +243,20 @@ def test_words_that_the_model_does_not_know(open_page: Show) -> None:
     expect(page.locator(".wid-hint")).to_contain_text(
         "Got 102 tokens, words and full stops; expected at most 100"
     )
+
+
+def test_what_is_typed_is_read_in_words_of_the_model(open_page: Show) -> None:
+    page = open_page(reduced_motion="reduce")
+    page.locator("textarea").fill("mia writes from Oslo! Today weather is so nice<eos>Today")
+    hint = page.locator(".wid-hint")
+    expect(hint).to_have_text(
+        "It reads mia as Mia. It leaves out !, because the full stop is the only mark that it knows.",
+        timeout=LONG,
+    )
+    page.locator("textarea").press("Enter")
+    text = ["Mia", "writes", "from", "Oslo", "Today", "weather", "is", "so", "nice", "<eos>", "Today"]
+    assert written(page)["prompt"] == text
+    assert written(page)["said"]
 
 
 def test_an_address_holds_the_text_and_the_seed(open_page: Show) -> None:

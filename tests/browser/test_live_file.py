@@ -292,6 +292,20 @@ def test_a_published_file_is_fetched_stopped_and_missed(
     expect(own.locator(".wid-token-said")).not_to_have_count(0)
 
 
+def test_a_text_that_the_small_model_cannot_read_goes_to_the_larger_one(
+    opened: Opened, site: tuple[str, Path, threading.Event]
+) -> None:
+    address, folder, go_on = site
+    go_on.set()
+    publish(folder, model_file(folder))
+    own = opened(address)
+    box = own.page.locator(".wid-writer > textarea")
+    box.fill("Hello, Mia")
+    own.page.get_by_role("button", name="Try tiny.gguf").click(timeout=LONG)
+    expect(own).to_have_attribute("open", "")
+    expect(own.locator("textarea")).to_have_value("Hello, Mia", timeout=LONG)
+
+
 def test_no_button_and_no_way_out_where_nothing_was_published(opened: Opened) -> None:
     assert "connect-src" not in page_of(Live())
     expect(opened().get_by_role("button")).to_have_count(1)

@@ -93,15 +93,30 @@ test("the longer a race, the less it is slowed down", () => {
   );
 });
 
-test("words that are not known, and what may be meant", () => {
-  const words = new Words(["<eos>", ".", "Mia", "Emil", "Emma", "lake", "is"]);
-  assert.equal(writing.firstUnknown("Mia is. lake <eos>", words), null);
-  assert.equal(writing.firstUnknown("", words), null);
-  assert.deepEqual(writing.firstUnknown("Mia is em", words), { word: "em", at: 7, meant: ["Emil", "Emma"] });
-  const [first, ...others] = writing.firstUnknown("Mia lakr. Zoe", words).meant;
-  assert.deepEqual([first, others.length], ["lake", 3]);
-  const hostile = "<img src=x>";
-  assert.equal(writing.firstUnknown(hostile, words).word, "<img");
+test("what is typed, in words of the model: capitals, accents, marks, and where nothing is meant", () => {
+  const vocabulary = ["<eos>", ".", "Mia", "Emil", "Emma", "Bogota", "lake", "is", "The", "the", "Today"];
+  const words = new Words(vocabulary);
+  const read = (typed) => {
+    const { text, changed, dropped, unknown } = words.read(typed);
+    assert.ok(unknown || words.encode(text), "what is read can be encoded");
+    return unknown ? [unknown.word, unknown.at, unknown.begun, unknown.meant] : [text, changed, dropped];
+  };
+  assert.deepEqual(read("The lake.  Mia<eos>Today"), ["The lake . Mia <eos> Today", [], []]);
+  assert.deepEqual(read(""), ["", [], []]);
+  assert.deepEqual(read("mia is bogotá"), [
+    "Mia is Bogota",
+    [
+      ["mia", "Mia"],
+      ["bogotá", "Bogota"],
+    ],
+    [],
+  ]);
+  assert.deepEqual(read("Mia! “lake,” is…<eos>"), ["Mia lake is <eos>", [], ["!", "“", ",", "”", "…"]]);
+  assert.deepEqual(read("Mia. THE lake"), ["THE", 5, true, ["The", "the"]], "two are as near");
+  assert.deepEqual(read("Mia is em"), ["em", 7, true, ["Emil", "Emma"]]);
+  assert.deepEqual(read("is lakr. Zoe"), ["lakr", 3, false, ["lake"]]);
+  assert.deepEqual(read("Hello, Mia"), ["Hello", 0, false, []], "nothing that looks like it");
+  assert.deepEqual(read("<img src=x>"), ["img", 1, false, []]);
 });
 
 test("a head has found a word that is wanted, before the token itself, by more than half of its weight", () => {

@@ -32,6 +32,8 @@ const recorded = ({ nLayers, nHeads }) =>
 export class OwnModel extends Component {
   /** @type {Talk | null} */
   talk = null;
+  /** The fold that it is in. @type {HTMLDetailsElement} */
+  place;
   /** What the Worker said of the model. @type {any} */
   model = null;
   /** What is being fetched or opened. @type {{ name: string, done: number, of: number, stop: () => void } | null} */
@@ -71,6 +73,10 @@ export class OwnModel extends Component {
     return this.props.view.still;
   }
 
+  componentDidMount() {
+    this.props.view.own = this;
+  }
+
   componentWillUnmount() {
     this.ticket = {};
     this.opening?.stop();
@@ -85,6 +91,19 @@ export class OwnModel extends Component {
   say(said) {
     Object.assign(this, { said, opening: null });
     this.draw();
+  }
+
+  /** Open up with a text that the small model cannot read, and fetch the larger one. @param {string} text */
+  take(text) {
+    this.stop();
+    this.clear();
+    this.text = text;
+    const { place } = this;
+    place.open = true;
+    place.scrollIntoView({ block: "start", behavior: this.still.matches ? "auto" : "smooth" });
+    place.querySelector("summary")?.focus({ preventScroll: true });
+    if (this.model || this.opening) return this.draw();
+    return this.fetchFile();
   }
 
   /** Fetch the file that lies beside the page. */
@@ -267,7 +286,7 @@ export class OwnModel extends Component {
 
   render() {
     const { opening, model, said } = this;
-    const { published } = this.props.view.options;
+    const published = this.props.view.larger;
     /** @param {DragEvent} event */
     const over = (event) => {
       event.preventDefault();
@@ -276,6 +295,7 @@ export class OwnModel extends Component {
     return (
       <details
         class="wid-own"
+        ref={(/** @type {any} */ place) => void (this.place = place)}
         onKeyDown={(event) => this.pressed(event)}
         onDragOver={over}
         onDrop={(event) => this.dropped(event)}
@@ -288,7 +308,7 @@ export class OwnModel extends Component {
           ) : (
             <div class="wid-buttons">
               <Choose open={(/** @type {File | undefined} */ file) => (this.stop(), this.open(file))} />
-              {published && location.protocol !== "file:" && (
+              {published && (
                 <Button onClick={() => this.fetchFile()}>
                   {fillText(OWN.fetch, { name: published.file, bytes: formatUnit(published.bytes, "B") })}
                 </Button>

@@ -13,17 +13,7 @@ import { Paper } from "./paper.jsx";
 import { startLive } from "./start.js";
 import { Talk } from "./talk.js";
 import { Words } from "./words.js";
-import {
-  addPass,
-  cutAt,
-  doneAt,
-  emptyLane,
-  firstUnknown,
-  meansGo,
-  paceOf,
-  timeOf,
-  tokensOf,
-} from "./writing.js";
+import { addPass, cutAt, doneAt, emptyLane, meansGo, paceOf, timeOf, tokensOf } from "./writing.js";
 
 /** @import { Diary, Marks } from "./parts" */
 /** @import { Lane } from "./writing.js" */
@@ -40,6 +30,8 @@ const ACTS = {
   draws: { Panel: Draws, find: findDraws, mark: () => null },
 };
 
+const SAID = 3; // words that are read as others, of which it is told
+
 export class LiveView extends View {
   /** The conversation with the Worker; null before one is needed. @type {Talk | null} */
   talk = null;
@@ -51,8 +43,10 @@ export class LiveView extends View {
   loading;
   /** What is said beside the buttons. @type {string | Said} */
   said = LIVE.invite;
-  /** A word that is not known, and what is offered for it. @type {ReturnType<typeof firstUnknown>} */
-  unknown = null;
+  /** What is typed, as the model reads it; null while the model is not there. @type {ReturnType<Words["read"]> | null} */
+  read = null;
+  /** The reader's own model, which may be asked what this one cannot read. @type {OwnModel | null} */
+  own = null;
 
   // of what was written
   ticket = {}; // whose answers count
@@ -177,13 +171,30 @@ export class LiveView extends View {
     this.draw();
   }
 
-  /** Say of what is typed whether the model knows it. */
+  /** Say how the model reads what is typed, and whether it can. */
   check() {
-    this.said = LIVE.invite;
-    this.unknown = this.words ? firstUnknown(this.text, this.words) : null;
-    const { unknown, words } = this;
-    if (unknown && words)
-      this.said = fill(LIVE.unknown, { token: { token: unknown.word }, known: words.vocabulary.length - 1 });
+    this.read = this.words && this.words.read(this.text);
+    const { unknown, changed, dropped } = this.read ?? { unknown: null, changed: [], dropped: [] };
+    const said = unknown
+      ? fill(unknown.meant.length ? LIVE.perhaps : LIVE.unknown, { token: { token: unknown.word } })
+      : [
+          ...changed
+            .slice(0, SAID)
+            .flatMap(([from, to]) => fill(LIVE.changed, { from: { token: from }, to: { token: to } })),
+          ...(dropped.length ? fill(LIVE.dropped, { marks: { token: dropped.join(" ") } }) : []),
+        ];
+    this.said = said.length ? said : LIVE.invite;
+  }
+
+  /** A word for which the model has none, and what is offered for it. */
+  get unknown() {
+    return this.read?.unknown ?? null;
+  }
+
+  /** The larger model that lies beside the page, where it can be fetched. */
+  get larger() {
+    const { published } = this.options;
+    return published && location.protocol !== "file:" ? published : null;
   }
 
   /** What the large button does. */
@@ -206,7 +217,9 @@ export class LiveView extends View {
     const mine = this.ticket;
     await this.load();
     if (mine !== this.ticket) return;
-    const tokens = this.model && (await this.talk?.ask({ do: "tokenize", text: this.text }));
+    if (this.model) this.check();
+    const read = this.model && !this.unknown && this.read;
+    const tokens = read && (await this.talk?.ask({ do: "tokenize", text: read.text }));
     if (mine !== this.ticket) return;
     const wrong = this.complaint(tokens);
     if (wrong) return this.refuse(wrong);
@@ -223,8 +236,7 @@ export class LiveView extends View {
   complaint(answer) {
     if (!answer) return [this.said].flat();
     const got = answer.tokens?.length;
-    this.check();
-    if (answer.op === "failed") return this.unknown ? this.said : [answer.say];
+    if (answer.op === "failed") return [answer.say];
     if (got === 0) return [LIVE.empty];
     return got > LIVE.most.words ? fill(LIVE.long, { got, most: LIVE.most.words }) : null;
   }
@@ -374,6 +386,7 @@ export class LiveView extends View {
             {this.unknown && !prompt.length && this.offers()}
           </p>
         </div>
+        {!prompt.length && <p class="wid-knows">{fillText(LIVE.knows, { known: this.data.known })}</p>}
         <p class="soft wid-who">{this.sized(LIVE.who)}</p>
         {prompt.length > 0 && !act && <Drawer view={this} />}
         {written && (
@@ -404,20 +417,30 @@ export class LiveView extends View {
     return (!act.find || (found && !found.failed)) && act.mark(this, found);
   }
 
-  /** Words to put in the place of one that is not known. */
+  /** Words to put in the place of one that is not known, and a model that knows it where no word begins so. */
   offers() {
     if (!this.unknown) return null;
-    const { word, at, meant } = this.unknown;
+    const { word, at, begun, meant } = this.unknown;
+    const { larger } = this;
     /** @param {string} known */
     const put = (known) => {
       this.typed(this.text.slice(0, at) + known + this.text.slice(at + word.length));
       this.root.querySelector("textarea")?.focus();
     };
-    return meant.map((known) => (
-      <Button class="wid-offer" onClick={() => put(known)}>
-        {known}
-      </Button>
-    ));
+    return (
+      <>
+        {meant.map((known) => (
+          <Button class="wid-offer" onClick={() => put(known)}>
+            {known}
+          </Button>
+        ))}
+        {larger && !begun && (
+          <Button class="wid-offer" onClick={() => this.own?.take(this.text)}>
+            {fillText(LIVE.larger, { name: larger.file, bytes: formatUnit(larger.bytes, "B") })}
+          </Button>
+        )}
+      </>
+    );
   }
 
   destroy() {

@@ -44,6 +44,8 @@ export interface Diary extends Writer {
     /** of the model: how many numbers it has, and the bytes of its file */
     parameters: number;
     bytes: number;
+    /** words that it knows, beside the full stop and the end of a text */
+    known: number;
     /** words by what they are: names, cities, … */
     kinds: string[][];
     /** the head that finds a name */

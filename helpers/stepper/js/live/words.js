@@ -1,12 +1,55 @@
 // The shipped model's tokenizer: one id a word, as helpers/tokenizer.py cuts them.
 
 const CUT = /(<eos>|\.)|\p{White_Space}+/u;
+/** The same cut of what a reader types, where any other mark ends a word, too. */
+const TYPED = /<eos>|\.|[\p{P}\p{S}]|[^\p{White_Space}\p{P}\p{S}]+/gu;
+const MARK = /^[\p{P}\p{S}]$/u;
+const SUGGESTED = 4;
+
+/** @typedef {{ word: string, at: number, begun: boolean, meant: string[] }} Unknown begun: there are words that begin so */
 
 export class Words {
   /** @param {string[]} vocabulary a word's id is its place in it */
   constructor(vocabulary) {
     this.vocabulary = vocabulary;
     this.ids = new Map(vocabulary.map((word, id) => [word, id]));
+    /** @type {Map<string, string[]>} */
+    this.folded = new Map();
+    for (const word of vocabulary)
+      this.folded.set(folded(word), [...(this.folded.get(folded(word)) ?? []), word]);
+  }
+
+  /**
+   * What a reader has typed, in words of the model: a word that is not known becomes the only one that differs from it
+   * in capitals and accents alone, and a mark that is not known is left out.
+   * @param {string} typed
+   * @returns {{ text: string, changed: [string, string][], dropped: string[], unknown: Unknown | null }} text: the words
+   *   with blanks between them; unknown: the first word for which there is none
+   */
+  read(typed) {
+    const known = [];
+    /** @type {Map<string, string>} */
+    const changed = new Map();
+    /** @type {Set<string>} */
+    const dropped = new Set();
+    for (const { 0: one, index: at } of typed.matchAll(TYPED)) {
+      const [word, other] = this.ids.has(one) ? [one] : (this.folded.get(folded(one)) ?? []);
+      if (word && !other) {
+        known.push(word);
+        if (word !== one) changed.set(one, word);
+      } else if (MARK.test(one)) dropped.add(one);
+      else {
+        const unknown = { word: one, at, ...this.suggest(one) };
+        return { text: typed, changed: [], dropped: [], unknown };
+      }
+    }
+    return { text: known.join(" "), changed: [...changed], dropped: [...dropped], unknown: null };
+  }
+
+  /** The words that begin like this one, or else those of which it may be a slip. @param {string} word */
+  suggest(word) {
+    const begun = this.vocabulary.filter((known) => folded(known).startsWith(folded(word)));
+    return { begun: begun.length > 0, meant: begun.length ? begun.slice(0, SUGGESTED) : this.slips(word) };
   }
 
   /** The ids of a text; an error names words that are not known. @param {string} text */
@@ -27,20 +70,24 @@ export class Words {
     return (id) => this.text(id);
   }
 
-  /** The n words that take the fewest changes of a letter, whatever their capitals.
-   * @param {string} word @param {number} n */
-  nearest(word, n) {
-    const changes = this.vocabulary.map((known) => changesBetween(word, known));
-    return [...changes.keys()]
-      .sort((i, j) => changes[i] - changes[j])
-      .slice(0, n)
-      .map((id) => this.vocabulary[id]);
+  /** The words that a third of the letters changed makes of it, the fewest changes first. @param {string} word */
+  slips(word) {
+    const changes = new Map(
+      this.vocabulary.map((known) => [known, changesBetween(folded(word), folded(known))]),
+    );
+    return this.vocabulary
+      .filter((known) => Number(changes.get(known)) <= word.length / 3)
+      .sort((one, other) => Number(changes.get(one)) - Number(changes.get(other)))
+      .slice(0, SUGGESTED);
   }
 }
 
+/** Without capitals and accents. @param {string} word */
+const folded = (word) => word.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
+
 /** Letters to put in, to take out or to exchange. Source: Levenshtein 1966. @param {string} from @param {string} to */
 function changesBetween(from, to) {
-  const [a, b] = [from.toLowerCase().slice(0, 40), to.toLowerCase()];
+  const [a, b] = [from.slice(0, 40), to];
   let row = Array.from({ length: b.length + 1 }, (_, j) => j);
   for (let i = 1; i <= a.length; i++) {
     const above = row;

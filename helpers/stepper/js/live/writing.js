@@ -1,4 +1,4 @@
-// The live view's facts: what has run at a time, how much slower it is shown, which words are known, what is stale.
+// The live view's facts: what has run at a time, how much slower it is shown, what is stale.
 // Every number comes from the Worker's answers.
 
 /** @typedef {Extract<import("./protocol").Answer, { op: "pass" }>} Pass */
@@ -7,7 +7,6 @@
  * @typedef {{ passes: Pass[], ends: number[], over: boolean }} Lane */
 
 const FACTORS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 200, 500, 1000];
-const SUGGESTED = 4;
 export const SHOWN = 40; // words of a lane at most, so that both lanes stand on a phone's screen
 const ON = 10; // so many words further on goes what is shown
 /** The word by which the shipped model ends a text. */
@@ -115,21 +114,6 @@ export function foundBy(weights, texts, wanted) {
   const [most, share] = [...shares].reduce((best, one) => (one[1] > best[1] ? one : best));
   const own = texts[weights.length - 1];
   return { most, share, found: share > 0.5 && most !== own && wanted.has(most) };
-}
-
-/**
- * What may be meant by the first word that the model does not know: the words that begin like it, or else the nearest
- * ones. Null where all are known.
- * @param {string} text @param {import("./words.js").Words} words
- */
-export function firstUnknown(text, words) {
-  const cut = [...text.matchAll(/<eos>|\.|[^\s.]+/g)];
-  const found = cut.find(([one]) => !words.ids.has(one));
-  if (!found) return null;
-  const word = found[0];
-  const begun = words.vocabulary.filter((known) => known.toLowerCase().startsWith(word.toLowerCase()));
-  const meant = begun.length ? begun.slice(0, SUGGESTED) : words.nearest(word, SUGGESTED);
-  return { word, at: found.index, meant };
 }
 
 /**
