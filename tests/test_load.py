@@ -23,7 +23,7 @@ from transformers import (
 from helpers.model.config import LatentConfig
 from helpers.model.latent import LatentTransformer
 from helpers.model.load import CheckpointError, load, save
-from helpers.model.load.config import CONFIG_FILE, GENERATION_FILE, read_config
+from helpers.model.load.config import CONFIG_FILE, DEFAULTS, GENERATION_FILE, read_config
 from helpers.model.load.safetensors import INDEX, WEIGHTS
 from tests.tiny import SCALING, SIZES, tiny, tokens
 
@@ -95,7 +95,7 @@ PLAIN = {"rope_theta": 500.0, "rope_type": "default"}
 ORIGINAL = "original_max_position_embeddings"
 OTHER = {"is_causal": False, "partial_rotary_factor": 0.5, "hidden_act": "gelu", "quantization_config": "4"}
 OTHER |= dict.fromkeys(["rope_interleaved", "attention_bias", "mlp_bias"], True)
-NOT_TOLD = "num_key_value_heads head_dim tie_word_embeddings eos_token_id".split()
+LEFT_OUT = "num_key_value_heads head_dim tie_word_embeddings eos_token_id rope_theta rms_norm_eps".split()
 
 
 @pytest.mark.parametrize(
@@ -106,16 +106,21 @@ NOT_TOLD = "num_key_value_heads head_dim tie_word_embeddings eos_token_id".split
         {"rope_scaling": {k: v for k, v in LLAMA3.items() if k != "rope_type"} | {"type": "llama3"}},
         {"rope_scaling": LLAMA3, ORIGINAL: 8},
         {"rope_parameters": PLAIN, "rope_theta": ...},
-        dict.fromkeys(NOT_TOLD, ...),
+        dict.fromkeys(LEFT_OUT, ...),
+        {"rope_scaling": {"type": "linear", "factor": 1.0}},
+        {"sliding_window": 7, "use_sliding_window": True, "layer_types": ["sliding_attention"] * 3},
         {"head_dim": None, "num_key_value_heads": None},
         MISTRAL | {"sliding_window": None},
         MISTRAL | {"sliding_window": 40},
         MISTRAL | {"sliding_window": ..., "max_position_embeddings": 4096},
         QWEN2 | {"sliding_window": 7},
         WINDOW | {"max_window_layers": 0, "sliding_window": None},
+        WINDOW | {"max_window_layers": 3},
+        WINDOW | {"layer_types": ["full_attention"] * 3, "max_window_layers": 0},
         QWEN3 | {"head_dim": ..., "sliding_window": 7},
         SMOLLM3 | {"no_rope_layers": [0, 1, 0, 1], "sliding_window": 7},
-        SMOLLM3 | {"no_rope_layers": [1, 1, 0], "tie_word_embeddings": ...},
+        SMOLLM3 | {"no_rope_layers": [1, 1, 0], "tie_word_embeddings": ..., "rope_theta": ...},
+        SMOLLM3 | {"no_rope_layer_interval": 2, "num_key_value_heads": None},
     ],
     ids=str,
 )
@@ -132,7 +137,19 @@ def test_it_is_the_model_that_transformers_makes_of_it(folder: Path, changed: di
     save_file(stored, folder / WEIGHTS)
     ids = tokens(2, 40)
     with torch.no_grad():
-        torch.testing.assert_close(load(folder)(ids), theirs(ids).logits, rtol=0, atol=1e-4)
+        logits = theirs(ids, use_cache=False).logits  # its cache slides where its forward has no windows
+        torch.testing.assert_close(load(folder)(ids), logits, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", [family for family in DEFAULTS if family != "watch_it_decode"])
+def test_defaults_are_those_of_transformers(family: str) -> None:
+    config = AutoConfig.for_model(family)
+    theirs = config.to_dict() | {"rope_theta": config.rope_parameters["rope_theta"]}
+    computed = {key for key, value in DEFAULTS[family].items() if value is None}  # from other keys, or off
+    if not theirs.get("use_sliding_window", True):
+        computed.add("sliding_window")  # transformers forgets it
+    for key in DEFAULTS[family].keys() & theirs.keys() - computed:
+        assert DEFAULTS[family][key] == theirs[key], key
 
 
 @pytest.mark.parametrize(
@@ -147,19 +164,20 @@ def test_it_is_the_model_that_transformers_makes_of_it(folder: Path, changed: di
         ({"layer_types": ["linear_attention"] * 3}, "layer_types .* are not supported"),
         ({"num_hidden_layers": 10**5}, "parameters; expected .*, as many as are stored"),
         ({"head_dim": 2 * 10**8}, "parameters; expected .*, as many as are stored"),
-        ({"num_hidden_layers": ...}, "num_hidden_layers is None"),
+        ({"num_hidden_layers": ...}, "parameters; expected .*, as many as are stored"),
+        ({"num_hidden_layers": None}, "num_hidden_layers is None"),
         ({"hidden_size": 36.5}, "hidden_size is 36.5"),
         ({"head_dim": None, "num_attention_heads": 9}, r"q_proj.weight.*\[48, 36\].*\[36, 36\]"),
-        *(
-            ({"rope_theta": x}, r"rope_theta is .*; expected 10 to 1e\+12: fetch")
-            for x in (..., 1, 1e13, 10**400)
-        ),
-        *(({"rms_norm_eps": x}, "rms_norm_eps is .*; expected 1e-12 to 0.01: f") for x in (..., 3, 0, NAN)),
+        *(({"rope_theta": x}, r"rope_theta is .*; expected 10 to 1e\+12: fetch") for x in (1, 1e13, 10**400)),
+        *(({"rms_norm_eps": x}, "rms_norm_eps is .*; expected 1e-12 to 0.01: f") for x in (None, 3, 0, NAN)),
         ({"rope_scaling": LLAMA31}, "rope_scaling.original_max_seq_len is None"),
         ({"eos_token_id": 19}, "eos id 19 is out of range"),
         (MISTRAL | {"sliding_window": 39}, "sliding_window 39 is shorter than the context 40"),
         (MISTRAL | {"max_position_embeddings": 4097}, "sliding_window 4096 is shorter than the context 4097"),
-        *((WINDOW | kind, "sliding_window 7 is shorter") for kind in (QWEN2, QWEN3, SMOLLM3)),
+        *(
+            (WINDOW | family | {"max_window_layers": 2}, "sliding_window 7 is shorter")
+            for family in (QWEN2, QWEN3, SMOLLM3)
+        ),
     ],
     ids=str,
 )
@@ -203,8 +221,8 @@ def test_a_window_can_be_stayed_inside_of(folder: Path) -> None:
     ("changed", "message"),
     [
         ({"first_k_dense_replace": 3}, "{'first_k_dense_replace': 3} is not supported; expected {"),
-        ({"rope_interleave": ...}, "{'rope_interleave': 'missing'} is not supported"),
-        ({"kv_lora_rank": ...}, "kv_lora_rank is None; expected a whole number"),
+        ({"rope_interleave": ...}, "{'rope_interleave': True} is not supported"),
+        ({"kv_lora_rank": None}, "kv_lora_rank is None; expected a whole number"),
         ({"qk_rope_head_dim": 6}, "{'head_dim': 4} is not supported"),
         ({"rope_scaling": LLAMA3 | {"mscale_all_dim": 1.0}}, "mscale_all_dim 1.0 is not supported"),
     ],
@@ -216,6 +234,13 @@ def test_a_latent_config_is_refused_by_name(tmp_path: Path, changed: dict[str, A
     assert read_config(tmp_path) == LatentConfig(**sizes)
     change_config(tmp_path, **changed)
     refused(tmp_path, message)
+
+
+def test_a_latent_config_may_leave_out_head_dim(tmp_path: Path) -> None:
+    config = LatentConfig(**SIZES | {"n_kv_heads": 1, "rank": 5, "rope_dim": 4})
+    save(LatentTransformer(config), tmp_path)
+    change_config(tmp_path, head_dim=...)
+    assert read_config(tmp_path) == config
 
 
 def test_generation_config_says_what_ends_a_reply(folder: Path) -> None:
@@ -253,7 +278,12 @@ def test_what_else_lies_in_a_folder(folder: Path) -> None:
     refused(folder, r"holds 0 of model.safetensors .* a pickle \(.bin, .pt, .pth\) is not read, as it may")
     (folder / CONFIG_FILE).unlink()
     (folder / "another.gguf").touch()
-    refused(folder, "config.json: .*No such file")  # which of the two is not for us to say
+    refused(folder, r"holds no config\.json; but 2 GGUF files: name one, such as '.*another\.gguf'")
+    for name in ("another.gguf", "other.gguf"):
+        (folder / name).unlink()
+    refused(folder, r"holds no config\.json; expected the files of a Hugging Face checkpoint")
+    (folder / "params.json").touch()
+    refused(folder, r"holds no config\.json; but params\.json, Mistral's or Meta's own format: fetch")
 
 
 def test_an_index_and_its_files(sharded: Path) -> None:

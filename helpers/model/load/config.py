@@ -18,7 +18,7 @@ from helpers.model.config import (
     QKNormConfig,
     StateConfig,
 )
-from helpers.model.load.files import read_json, reading, unsupported
+from helpers.model.load.files import CheckpointError, read_json, reading, unsupported
 
 CONFIG_FILE, GENERATION_FILE = "config.json", "generation_config.json"
 ORIGINAL = "original_max_position_embeddings"  # of llama3 scaling
@@ -31,7 +31,7 @@ ARCHITECTURES = {
     "deepseek_v3": "DeepseekV3ForCausalLM",
     "watch_it_decode": "StateTransformer",  # of this project: no other opens it
 }
-ROWS, STATE = "full_attention", "linear_attention"  # what layer_types calls a layer
+FULL, SLIDING, STATE = "full_attention", "sliding_attention", "linear_attention"  # in layer_types
 SIZES = {  # a key of config.json, and our name for it
     "num_hidden_layers": "n_layers",
     "num_attention_heads": "n_heads",
@@ -44,7 +44,7 @@ SIZES = {  # a key of config.json, and our name for it
 }
 LATENT_SIZES = {key: name for key, name in SIZES.items() if name not in ("n_kv_heads", "head_dim")}
 LATENT_SIZES |= {"kv_lora_rank": "rank", "qk_rope_head_dim": "rope_dim", "qk_nope_head_dim": "head_dim"}
-KINDS: dict[str, tuple[type[ModelConfig], dict[str, str]]] = {
+CLASSES: dict[str, tuple[type[ModelConfig], dict[str, str]]] = {
     "qwen3": (QKNormConfig, SIZES),
     "smollm3": (NoPEConfig, SIZES),
     "deepseek_v3": (LatentConfig, LATENT_SIZES),
@@ -52,20 +52,29 @@ KINDS: dict[str, tuple[type[ModelConfig], dict[str, str]]] = {
 }
 # The lowest and highest value of a key without a usual one: outside of them no model was trained.
 RANGES = {"rope_theta": (10, 1e12), "rms_norm_eps": (1e-12, 0.01)}
-# What `transformers` takes for a key that is missing; sizes and what has a range must be in the file.
-DEFAULTS: dict[str, Any] = dict.fromkeys([*SIZES, *LATENT_SIZES]) | {
-    "tie_word_embeddings": False,
-    "use_sliding_window": False,
-    "sliding_window": None,
+# What `transformers` takes for a key that a file leaves out: in all families, then in one, sizes first.
+COMMON = {"rope_theta": 10_000.0, "rms_norm_eps": 1e-6, "tie_word_embeddings": False, "eos_token_id": None}
+COMMON |= {"use_sliding_window": False, "sliding_window": None}
+LLAMA = {"eos_token_id": 2}
+QWEN = {"sliding_window": 4096, "max_window_layers": 28}
+SMOLLM3: dict[str, Any] = {"rope_theta": 2e6, "tie_word_embeddings": True, "eos_token_id": 128001}
+SMOLLM3 |= {"no_rope_layers": None, "no_rope_layer_interval": 4}
+DEEPSEEK = {"q_lora_rank": 1536, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128}
+DEEPSEEK |= {"v_head_dim": 128, "first_k_dense_replace": 3, "rope_interleave": True, "eos_token_id": 1}
+DEFAULTS: dict[str, dict[str, Any]] = {
+    family: COMMON | dict(zip(SIZES, sizes, strict=True)) | more
+    for family, sizes, more in (
+        ("llama", (32, 32, None, None, 4096, 11008, 32000, 2048), LLAMA),
+        ("mistral", (32, 32, 8, None, 4096, 14336, 32000, 2**17), LLAMA | {"sliding_window": 4096}),
+        ("qwen2", (32, 32, 32, None, 4096, 22016, 151936, 2**15), QWEN),
+        ("qwen3", (32, 32, 32, 128, 4096, 22016, 151936, 2**15), QWEN),
+        ("smollm3", (36, 16, 4, None, 2048, 11008, 128256, 2**15), SMOLLM3),
+        ("deepseek_v3", (61, 128, 128, None, 7168, 18432, 129280, 4096), DEEPSEEK),
+        ("watch_it_decode", [None] * 8, {"rope_theta": None, "rms_norm_eps": None}),
+    )
 }
-DEFAULTS_OF: dict[str, dict[str, Any]] = {
-    "mistral": {"sliding_window": 4096},
-    "qwen2": {"sliding_window": 4096},
-    "qwen3": {"sliding_window": 4096, "head_dim": 128},
-    "smollm3": {"tie_word_embeddings": True},
-}
-# Keys that make another function of the model, and the values with which they do not.
-HARMLESS: dict[str, tuple[Any, ...]] = {
+# Keys that change the model's computation, and the values with which they do not.
+NEUTRAL: dict[str, tuple[Any, ...]] = {
     "is_causal": (True,),
     "hidden_act": ("silu", "swish"),
     "attention_bias": (False,),
@@ -77,54 +86,79 @@ HARMLESS: dict[str, tuple[Any, ...]] = {
     "compression_config": (None,),
     "per_layer_config": (None,),
 }
-# Keys of models that are not opened, and what such a model has.
-REASONS = dict.fromkeys(["num_local_experts", "num_experts", "n_routed_experts"], "experts")
-REASONS |= dict.fromkeys(["attn_logit_softcapping", "final_logit_softcapping"], "soft caps")
-REASONS |= dict.fromkeys(["quantization_config", "compression_config"], "quantised weights")
-REASONS |= {"mrope_section": "mRoPE"}
+# Keys of models that are not opened, and the feature that each shows.
+FEATURES = dict.fromkeys(["num_local_experts", "num_experts", "n_routed_experts"], "experts")
+FEATURES |= dict.fromkeys(["attn_logit_softcapping", "final_logit_softcapping"], "soft caps")
+FEATURES |= dict.fromkeys(["quantization_config", "compression_config"], "quantised weights")
+FEATURES |= {"mrope_section": "mRoPE"}
 
 
 def read_config(folder: str | Path, max_seq_len: int | None = None) -> ModelConfig:
-    """Read config.json, and what generation_config.json says of ends; arguments and errors as in `load`."""
-    path, ends = Path(folder) / CONFIG_FILE, Path(folder) / GENERATION_FILE
+    """Read config.json, and the end tokens of generation_config.json; arguments and errors as in `load`."""
+    path, generation = Path(folder) / CONFIG_FILE, Path(folder) / GENERATION_FILE
+    check_there(path)
     with reading(path):
         config = config_from_json(read_json(path), max_seq_len)
-    with reading(ends):
-        message = eos_of(read_json(ends)) if ends.exists() else ()
-        return replace(config, eos_ids=message) if message else config
+    with reading(generation):
+        eos_ids = eos_of(read_json(generation)) if generation.exists() else ()
+        return replace(config, eos_ids=eos_ids) if eos_ids else config
+
+
+def check_there(path: Path) -> None:
+    """Raise CheckpointError, which names what the folder holds instead, if config.json is missing."""
+    if path.exists():
+        return
+    folder, expected = (
+        path.parent,
+        "expected the files of a Hugging Face checkpoint, or the path of a .gguf file",
+    )
+    if files := sorted(folder.glob("*.gguf")):
+        expected = f"but {len(files)} GGUF files: name one, such as {str(files[0])!r}"
+    elif (folder / "params.json").exists():
+        expected = "but params.json, Mistral's or Meta's own format: fetch the model's other files, too"
+    raise CheckpointError(f"{folder} holds no {CONFIG_FILE}; {expected}")
 
 
 def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> ModelConfig:
-    """Translate the keys of config.json; ValueError if one is wrong, or makes another function."""
+    """Translate the keys of config.json; ValueError if one is wrong, or changes the model's computation.
+
+    A key that is left out has the default of its class in `transformers`.
+    """
     refuse_unsupported(data)
-    kind = data["model_type"]
-    data = DEFAULTS | DEFAULTS_OF.get(kind, {}) | data
+    family = data["model_type"]
+    data = DEFAULTS[family] | data
     heads, C = size(data, "num_attention_heads"), size(data, "hidden_size")
-    implied = {"num_key_value_heads": heads, "head_dim": C // heads}  # where there is null
-    kind_of_config, keys = KINDS.get(kind, (ModelConfig, SIZES))
-    sizes = {ours: size(data, theirs, implied.get(theirs)) for theirs, ours in keys.items()}
+    implied = {"num_key_value_heads": heads, "head_dim": C // heads}  # by null, or a default that is null
+    if family == "deepseek_v3":
+        implied["head_dim"] = size(data, "qk_rope_head_dim")
+    data |= {key: value for key, value in implied.items() if data[key] is None}
+    config_class, keys = CLASSES.get(family, (ModelConfig, SIZES))
+    sizes = {ours: size(data, theirs) for theirs, ours in keys.items()}
     sizes["max_seq_len"] = context(sizes["max_seq_len"], window_of(data), max_seq_len)
-    rope, kept = rope_of(data), dict[str, Any]()
+    rope, more = rope_of(data), dict[str, Any]()
     scaling: Any = {key: rope.get(key) for key in ("factor", "low_freq_factor", "high_freq_factor")}
     scaling["original_max_seq_len"] = rope.get(ORIGINAL)
-    if kind == "watch_it_decode":
-        kinds = enumerate(data["layer_types"])
-        kept["state_layers"] = tuple(layer for layer, kind in kinds if kind == STATE)
-    if kind == "smollm3":
-        turning = [data["no_rope_layers"][layer] for layer in range(sizes["n_layers"])]  # 1 where it rotates
-        kept["nope_layers"] = tuple(layer for layer, turns in enumerate(turning) if not turns)
-    config = kind_of_config(
+    if family == "watch_it_decode":
+        layers = enumerate(data["layer_types"])
+        more["state_layers"] = tuple(layer for layer, layer_type in layers if layer_type == STATE)
+    if family == "smollm3":
+        interval, n_layers = size(data, "no_rope_layer_interval"), sizes["n_layers"]
+        rotated = data["no_rope_layers"]  # 1 where a layer rotates
+        if rotated is None:
+            rotated = [(layer + 1) % interval for layer in range(n_layers)]
+        more["nope_layers"] = tuple(layer for layer in range(n_layers) if not rotated[layer])
+    config = config_class(
         **sizes,
-        **kept,
+        **more,
         rope_theta=in_range("rope_theta", rope["rope_theta"]),
         rope_scaling=Llama3Scaling(**scaling) if rope["rope_type"] == "llama3" else None,
-        norm_eps=in_range("rms_norm_eps", data.get("rms_norm_eps")),
+        norm_eps=in_range("rms_norm_eps", data["rms_norm_eps"]),
         tied=data["tie_word_embeddings"],
-        qkv_bias=kind == "qwen2",
+        qkv_bias=family == "qwen2",
         eos_ids=eos_of(data),
     )
     fixed = fixed_by(config) if isinstance(config, LatentConfig) else {}
-    if wrong := {key: data.get(key, "missing") for key in fixed if data.get(key, "missing") != fixed[key]}:
+    if wrong := {key: data[key] for key in fixed if data[key] != fixed[key]}:
         raise unsupported(
             f"{wrong} is not supported; expected {fixed}: no mixture of experts, queries not compressed, "
             "values as wide as keys, RoPE's pairs as in Llama"
@@ -134,22 +168,22 @@ def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> Mo
 
 def config_to_json(config: ModelConfig, dtype: torch.dtype) -> dict[str, Any]:
     """Return config.json for a model."""
-    kinds, rope = {of: kind for kind, (of, _) in KINDS.items()}, None
+    families, rope = {config_class: family for family, (config_class, _) in CLASSES.items()}, None
     more, layers = dict[str, Any](), range(config.n_layers)
-    kind = kinds.get(type(config), "qwen2" if config.qkv_bias else "llama")
-    _, keys = KINDS.get(kind, (ModelConfig, SIZES))
+    family = families.get(type(config), "qwen2" if config.qkv_bias else "llama")
+    _, keys = CLASSES.get(family, (ModelConfig, SIZES))
     if config.rope_scaling is not None:
         rope = {"rope_type": "llama3"} | vars(config.rope_scaling)
         rope[ORIGINAL] = rope.pop("original_max_seq_len")
     if isinstance(config, LatentConfig):
         more = fixed_by(config)
     if isinstance(config, StateConfig):
-        more["layer_types"] = [STATE if layer in config.state_layers else ROWS for layer in layers]
+        more["layer_types"] = [STATE if layer in config.state_layers else FULL for layer in layers]
     if isinstance(config, NoPEConfig):
         more["no_rope_layers"] = [int(layer not in config.nope_layers) for layer in layers]
     return {
-        "architectures": [ARCHITECTURES[kind]],
-        "model_type": kind,
+        "architectures": [ARCHITECTURES[family]],
+        "model_type": family,
         **{theirs: getattr(config, ours) for theirs, ours in keys.items()},
         **more,
         "rope_theta": config.rope_theta,
@@ -165,7 +199,7 @@ def config_to_json(config: ModelConfig, dtype: torch.dtype) -> dict[str, Any]:
 
 
 def fixed_by(config: LatentConfig) -> dict[str, Any]:
-    """Return the keys with which a DeepSeek-V3 of these sizes is the function of ours, and no other."""
+    """Return the keys, and the values with which a DeepSeek-V3 of these sizes is a `LatentTransformer`."""
     return {
         "first_k_dense_replace": config.n_layers,  # no experts in any
         "q_lora_rank": None,  # queries are not compressed
@@ -176,16 +210,16 @@ def fixed_by(config: LatentConfig) -> dict[str, Any]:
     }
 
 
-def size(data: dict[str, Any], key: str, default: int | None = None) -> int:
-    """Return a whole number over 0 of config.json; `default` in place of null."""
-    return check_whole(key, default if data[key] is None else data[key])
+def size(data: dict[str, Any], key: str) -> int:
+    """Return a whole number over 0 of config.json; ValueError for anything else."""
+    return check_whole(key, data[key])
 
 
 def in_range(key: str, value: Any) -> float:
-    """Return the value of a key; ValueError where it is missing, or no model was trained with it."""
+    """Return the value of a key; ValueError if no model was trained with it."""
     low, high = RANGES[key]
     if not is_number(value) or not low <= value <= high:
-        got = "missing" if value is None else reprlib.repr(value)
+        got = reprlib.repr(value)
         raise ValueError(f"{key} is {got}; expected {low:g} to {high:g}: fetch the file again or correct it")
     return value
 
@@ -197,58 +231,73 @@ def eos_of(data: dict[str, Any]) -> tuple[int, ...]:
 
 
 def rope_of(data: dict[str, Any]) -> dict[str, Any]:
-    """Return theta and scaling of RoPE, which files spell differently; where two disagree, as `transformers`.
+    """Return theta and scaling of RoPE; where two keys disagree, as `transformers`.
 
     Old files have rope_theta and rope_scaling, new ones rope_parameters.
     """
     key = "rope_scaling" if data.get("rope_scaling") else "rope_parameters"
     given = data.get(key) or {}
-    rope = {"rope_type": given.get("type", "default"), "rope_theta": data.get("rope_theta")} | given
+    rope = {"rope_type": given.get("type", "default"), "rope_theta": data["rope_theta"]} | given
+    if rope["rope_type"] == "linear" and rope.get("factor") == 1:
+        rope["rope_type"] = "default"
     if rope["rope_type"] not in ("default", "llama3"):
         raise unsupported(f"rope type {rope['rope_type']!r} is not supported; expected default or llama3")
-    refuse_other(given)
+    refuse_not_neutral(given)
     return rope | {key: data[key] for key in (ORIGINAL,) if key in data}
 
 
 def refuse_unsupported(data: dict[str, Any]) -> None:
-    """Raise ValueError, and name it, where the model would be another function than ours."""
-    kind, message = data.get("model_type"), data.get("architectures") or []
-    if not isinstance(kind, str) or kind not in ARCHITECTURES:
-        because = ", ".join(f"{reason} ({key})" for reason, key in reasons(data).items())
-        got = f"model_type {kind!r}" + (because and f" with {because}")
+    """Raise ValueError, and name it, where the model computes what ours does not."""
+    family, architectures = data.get("model_type"), data.get("architectures") or []
+    if not isinstance(family, str) or family not in ARCHITECTURES:
+        because = ", ".join(f"{name} ({key})" for name, key in features(data).items())
+        got = f"model_type {family!r}" + (because and f" with {because}")
         raise unsupported(f"{got} is not supported; expected one of {', '.join(ARCHITECTURES)}")
-    if any(name != ARCHITECTURES[kind] for name in message):
-        raise unsupported(f"architectures {message!r} are not supported; expected {ARCHITECTURES[kind]!r}")
-    kinds = {*(data.get("layer_types") or [])} - ({STATE} if kind == "watch_it_decode" else set())
-    if kinds - {ROWS, "sliding_attention"}:
-        raise unsupported(f"layer_types {sorted(kinds)} are not supported; expected {ROWS}")
-    refuse_other(data)
+    if any(name != ARCHITECTURES[family] for name in architectures):
+        expected = ARCHITECTURES[family]
+        raise unsupported(f"architectures {architectures!r} are not supported; expected {expected!r}")
+    types = {*(data.get("layer_types") or [])} - ({STATE} if family == "watch_it_decode" else set())
+    if types - {FULL, SLIDING}:
+        raise unsupported(f"layer_types {sorted(types)} are not supported; expected {FULL}")
+    refuse_not_neutral(data)
 
 
-def refuse_other(data: dict[str, Any]) -> None:
-    """Raise ValueError for a key that makes another function of the model."""
-    for key in HARMLESS.keys() & data.keys():
-        if data[key] not in HARMLESS[key]:
+def refuse_not_neutral(data: dict[str, Any]) -> None:
+    """Raise ValueError for a key that changes the model's computation."""
+    for key in NEUTRAL.keys() & data.keys():
+        if data[key] not in NEUTRAL[key]:
             got = f"{key} {reprlib.repr(data[key])}"
-            raise unsupported(f"{got} is not supported; expected {HARMLESS[key][0]!r}")
+            raise unsupported(f"{got} is not supported; expected {NEUTRAL[key][0]!r}")
 
 
-def reasons(data: dict[str, Any]) -> dict[str, str]:
-    """Return what a model has and ours has not, each with the key, however deep, that says so."""
+def features(data: dict[str, Any]) -> dict[str, str]:
+    """Return the unsupported features of a model, each with the key and value that show it.
+
+    Dictionaries inside are searched, too.
+    """
     found: dict[str, str] = {}
     for key, value in data.items():
-        if key in REASONS and value:
-            found[REASONS[key]] = f"{key} {reprlib.repr(value)}"
+        if key in FEATURES and value:
+            found[FEATURES[key]] = f"{key} {reprlib.repr(value)}"
         elif isinstance(value, dict):
-            found |= reasons(value)
+            found |= features(value)
     return found
 
 
 def window_of(data: dict[str, Any]) -> int | None:
-    """Return how many tokens a layer with a sliding window sees; None where no layer is said to have one."""
-    if data["model_type"] != "mistral" and not data["use_sliding_window"]:
+    """Return how many tokens a layer with a sliding window attends to; None if no layer has one.
+
+    As in the forward of `transformers`: a Llama or a DeepSeek-V3 has no windows, whatever its file says.
+    """
+    family, types = data["model_type"], data.get("layer_types")
+    windows = family in ("qwen2", "qwen3", "smollm3") and data["use_sliding_window"]
+    if windows and types is not None:
+        windows = SLIDING in types
+    elif windows and family != "smollm3":
+        windows = data["num_hidden_layers"] > data["max_window_layers"]
+    if data["sliding_window"] is None or not (windows or family == "mistral"):
         return None
-    return None if data["sliding_window"] is None else size(data, "sliding_window")
+    return size(data, "sliding_window")
 
 
 def context(longest: int, window: int | None, wanted: int | None) -> int:
