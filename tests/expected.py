@@ -44,6 +44,7 @@ class Moment:
         self.event = self.run.passes[self.index]
         self.state = next(one for one in self.event.shapes if one["layer"] == self.layer)["v"] is None
         self.part = self.event.at(self.layer).parts[0]
+        self.shares = self.event.at(self.layer).counts["kv_rows"] == 0
         self.live = self.part.queries
         self.tokens = self.trace.sequences[0].tokens
         self.steps = self.counted(self.run.passes[: self.index + 1])
@@ -106,7 +107,7 @@ class Moment:
         if token in spread(self.part.read):
             return "read"
         if self.state or token in self.live:
-            return "empty" if self.state else "made"
+            return "empty" if self.state else "read" if self.shares else "made"
         ran = any(token in part.queries for _, part in self.steps)
         return "evicted" if ran and self.keeps and not self.is_training else "empty"
 
@@ -129,6 +130,9 @@ class Moment:
         if self.state:
             kept = any(size for name, size in self.event.shapes[self.layer].items() if name != "layer")
             return "the state is rewritten" if kept else "no row written or read"
+        if self.shares:
+            seen = spread([*self.part.read, *self.part.new, *self.part.repeated])
+            return f"no row made; {rows(len(seen))} of an earlier layer read"
         made, again = len(self.live), len(spread(self.part.repeated))
         if not self.keeps or self.is_training:
             return f"{rows(made)} made, " + (f"{again} again" if again else "used, dropped")

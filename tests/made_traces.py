@@ -44,12 +44,14 @@ def made(
     seed: int = 0,
     windows: dict[int, int] | None = None,
     states: dict[int, dict[str, list[int]]] | None = None,
+    shared: dict[int, int] | None = None,
 ) -> Trace:
     """Record two runs of a stand-in for a model, with a cache that goes by the plan and without one.
 
     The first `prompt` texts are the prompt; `recorded` has the heads of each recorded layer, `windows` how
-    many of the newest rows a layer sees, `states` the shapes of what a layer keeps in place of rows. Of
-    several `kv_heads` K and V are not kept, as in the record of a model.
+    many of the newest rows a layer sees, `states` the shapes of what a layer keeps in place of rows, `shared`
+    the layer of which one reads K and V. Of several `kv_heads` K and V are not kept, as in the record of a
+    model.
     """
     tokens = [Token(text, None, i, "prompt" if i < prompt else "generated") for i, text in enumerate(texts)]
     n_heads = 1 + max(head for heads in recorded.values() for head in heads)
@@ -59,7 +61,7 @@ def made(
     recorder = Recorder(model, [], recorded=pairs)
     recorder.trace.sequences = [TokenSequence(prompt, tokens)]
     maker = _Maker(recorder, np.random.default_rng(seed))
-    maker.windows, maker.states = windows or {}, states or {}
+    maker.windows, maker.states, maker.shared = windows or {}, states or {}, shared or {}
     for run in (("cached", "growing"), ("uncached", "none")):
         recorder.begin_run(*run)
         maker.run(plan, run[0] == "cached")
@@ -73,6 +75,7 @@ class _Maker:
 
     windows: dict[int, int]
     states: dict[int, dict[str, list[int]]]
+    shared: dict[int, int]
 
     def __init__(self, recorder: Recorder, rng: np.random.Generator) -> None:
         self.recorder, self.rng = recorder, rng
@@ -105,6 +108,9 @@ class _Maker:
                 there = columns if len(tokens) > 1 else columns[-window:]
                 given = self.attended(layer, tokens, there, window)
                 self.recorder.attention(**given, n_kept=min(window - 1, len(columns)))
+            elif (owner := self.shared.get(layer)) is not None:
+                given = self.attended(owner, tokens, columns) | {"layer": layer}
+                self.recorder.attention(**given, n_kept=0, makes=False)
             else:
                 self.recorder.attention(**self.attended(layer, tokens, columns))
         if not training:
@@ -175,11 +181,13 @@ def heads() -> Trace:
 
 
 def kinds() -> Trace:
-    """A layer that sees all, one with a window, one with a state, one that keeps nothing."""
+    """Layers: one sees all, one has a window, one a state, one nothing; one reads the first one's rows."""
     plan: list[Step] = [("prefill", 0, 5), *decodes(5, 8)]
     states = {2: {"state": [1, 2, 3, 4], "convolution": [1, 6, 3]}, 3: {}}
-    trace = made(words(9), 5, plan, {0: [0, 1], 1: [0, 1]}, kv_heads=2, windows={1: 3}, states=states)
-    trace.model.layer_types = ["full attention", "sliding attention", "linear attention", "mlp"]
+    recorded = {0: [0, 1], 1: [0, 1], 4: [0, 1]}
+    trace = made(words(9), 5, plan, recorded, kv_heads=2, windows={1: 3}, states=states, shared={4: 0})
+    full, *others = "full attention", "sliding attention", "linear attention", "mlp"
+    trace.model.layer_types = [full, *others, full]
     return trace
 
 

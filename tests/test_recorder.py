@@ -192,7 +192,10 @@ REFUSED: dict[str, tuple[Change, str]] = {
         in_layer_1(q=lambda q: q[:, :3]),
         "scores of shape (1, 3, 5, 5) came in; expected (1, H, T, S), (1, 6, 5, 5)",
     ),
-    "attention twice": (in_layer_1(times=lambda n: 2), "attention came from 3 layers; expected each of 2"),
+    "attention twice": (
+        in_layer_1(times=lambda n: 2),
+        "attention came 3 times; expected once from each of 2 layers",
+    ),
 }
 
 

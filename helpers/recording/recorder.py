@@ -115,6 +115,7 @@ class Recorder:
         weights: np.ndarray | None = None,
         layer: int | None = None,
         n_kept: int | None = None,
+        makes: bool = True,
     ) -> None:
         """Take what went into the attention of a layer, and what came out.
 
@@ -130,6 +131,7 @@ class Recorder:
             layer: index; None is the next.
             n_kept: rows that the cache keeps in this layer after it, the newest ones. S may then be fewer
                 than all: those before have left. None keeps all.
+            makes: whether the layer made K and V of the new tokens; else it reads those of an earlier layer.
 
         Raises:
             TraceError: something does not fit the pass, or what was recorded before.
@@ -142,10 +144,14 @@ class Recorder:
         expected, got = (1, self.trace.model.n_heads, T, S), (scores if weights is None else weights).shape
         if got != expected:
             raise TraceError(f"scores of shape {got} came in; expected (1, H, T, S), {expected}")
-        seen = np.broadcast_to(mask, (1, 1, T, S))[0, 0]
+        if mask.shape not in ((T, S), (1, 1, T, S)):
+            raise TraceError(
+                f"a mask of shape {mask.shape} came in; expected {(T, S)}, the same for all heads"
+            )
+        seen = mask.reshape(T, S)
         weights = attention_weights(scores, seen, sink) if weights is None else weights
         self._check_output(layer, weights, v, output)
-        self._look(layer, seen, columns, S if n_kept is None else n_kept)
+        self._look(layer, seen, columns, S if n_kept is None else n_kept, makes)
         self._keep_rows(layer, seen, weights, output)
         if self.trace.values is not None:  # row i is token i's, because the toy drops none
             for name, array in {"k": k, "v": v}.items():
@@ -169,7 +175,9 @@ class Recorder:
         self._pass.shapes.sort(key=lambda shape: shape["layer"])
         layers, expected = [shape["layer"] for shape in self._pass.shapes], self.trace.model.n_layers
         if layers != [*range(expected)]:
-            raise TraceError(f"attention came from {len(layers)} layers; expected each of {expected} once")
+            raise TraceError(
+                f"attention came {len(layers)} times; expected once from each of {expected} layers"
+            )
         kinds = [kind for *_, kind in self._kinds]
         most = max(kinds, key=lambda kind: kind.counts["pairs"])  # the part says what layers do that see all
         self._part.visible, self._part.read, self._part.written = most.visible, most.read, most.written
@@ -207,15 +215,18 @@ class Recorder:
                 f"output by {off[0, head, query].max():.3g}; the mask, scale or sink is not the run's"
             )
 
-    def _look(self, layer: int, mask: np.ndarray, columns: Sequence[int], n_kept: int) -> None:
+    def _look(
+        self, layer: int, mask: np.ndarray, columns: Sequence[int], n_kept: int, makes: bool = True
+    ) -> None:
         """Write down who looks at whom and which rows are kept, once for all layers that do the same."""
         (T, S), n_kept = mask.shape, n_kept if self._keeps else 0
+        made = T if S and makes else 0
         for known, n, kind in self._kinds:
-            if n == n_kept and np.array_equal(mask, known):
+            if (n, kind.counts["kv_rows"]) == (n_kept, made) and np.array_equal(mask, known):
                 kind.layers.append(layer)
                 return
         read = max(0, S - T)
-        counts = {"positions": T, "kv_rows": T if S else 0, "rows_read": read, "pairs": int(mask.sum())}
+        counts = {"positions": T, "kv_rows": made, "rows_read": read, "pairs": int(mask.sum())}
         kind = Kept(
             layers=[layer],
             visible=[gather(columns[j] for j in np.flatnonzero(row).tolist()) for row in mask],

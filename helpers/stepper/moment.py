@@ -76,7 +76,7 @@ class Moment:
             if token in spread(getattr(self.part, state)):
                 return state
         if self.state is not None or token in self.visible:
-            return "" if self.state is not None else "made"
+            return "" if self.state is not None else "made" if self.event.counts["kv_rows"] else "read"
         return "evicted" if self.keeps and token in self.seen else ""
 
     def head_name(self, heads: list[int]) -> str:
@@ -124,6 +124,8 @@ class Moment:
         notes, part = VIEW["notes"], self.part
         if self.state is not None:
             return str(notes["state" if self.state else "nothing"])
+        if not self.event.counts["kv_rows"]:
+            return fill(notes["shared"], seen=len(self.there))
         read, written, again = (len(spread(rows)) for rows in (part.read, part.written, part.repeated))
         if not self.keeps:
             return fill(notes["again" if again else "made"], made=len(self.queries), again=again)

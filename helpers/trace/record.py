@@ -41,6 +41,7 @@ class TokenSequence:
 class Model:
     """What ran: sizes, head names (None for a model whose heads have none) and bytes of one element.
 
+    Heads and widths are those of the first layer that attends: a pass's `shapes` has those of every layer.
     `layer_types` names what each layer is, such as "sliding attention"; None where all are alike.
     """
 

@@ -56,6 +56,20 @@ test("sentences of longer and shorter runs", () => {
   );
 });
 
+test("a layer that shares the rows of an earlier one makes none", () => {
+  const kinds = record("kinds");
+  assert.match(
+    say(frame(kinds, 0, { layer: 4 })),
+    /This layer makes no row of K and V: each token looks at its own row and those before it in an earlier layer/,
+  );
+  const decode = frame(kinds, 1, { layer: 4 });
+  assert.match(
+    say(decode),
+    /This layer adds no row to K and V: it looks at 6 rows of an earlier layer: 6 pairs/,
+  );
+  assert.equal(ledgerOf(decode).text, "no rows of its own: those of an earlier layer are read");
+});
+
 test("without the mask: how many pairs more there would be, and what would go wrong", () => {
   const ahead = (shown, event, more = {}) => aheadSentence(frame(shown, event, { ahead: true, ...more }));
   assert.match(ahead(toy, 0), /^Without the mask, 6 more pairs: each line but the last would see the word/);

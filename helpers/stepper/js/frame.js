@@ -45,7 +45,7 @@ function rowState(run, { index, counted, counts, part, visible }, token) {
   if (holds(part.written, token)) return "written";
   if (holds(part.read, token)) return "read";
   if (!counts.products) return "empty"; // no rows in this layer
-  if (visible.has(token)) return "made";
+  if (visible.has(token)) return counts.kv_rows ? "made" : "read"; // an earlier layer's
   return run.keeps && counted && firstRunOf(run, token) < index ? "evicted" : "empty";
 }
 

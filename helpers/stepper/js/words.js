@@ -31,7 +31,7 @@ function sayPrefill(frame) {
   const { event, record, run } = frame;
   const one = record.prompt === 1 ? " one" : "";
   return inOne(
-    say(`prefill${one}`, { ...event.counts, prompt: record.prompt }),
+    say(readsShared(frame) ? "prefill shared" : `prefill${one}`, { ...event.counts, prompt: record.prompt }),
     comesOut(frame, `first${one}`),
     run.keeps ? [] : say("not kept"),
   );
@@ -48,10 +48,18 @@ function sayDecode(frame) {
   const cost = say(others > counts.pairs ? "cost instead" : "cost", { pairs: counts.pairs, others });
   const token = { token: record.tokens[event.queries[0]].text };
   return inOne(
-    say("decode", { token, rows: rowsRead(frame), seen: counts.pairs, cost }),
+    say(readsShared(frame) ? "decode shared" : "decode", {
+      token,
+      rows: rowsRead(frame),
+      seen: counts.pairs,
+      cost,
+    }),
     comesOut(frame, "out"),
   );
 }
+
+/** Whether the layer makes no K and V, and reads those of an earlier layer. @param {Frame} frame */
+const readsShared = ({ event, state }) => !state && event.counts.kv_rows === 0;
 
 /** @param {Frame} frame */
 function rowsRead({ event, record }) {
@@ -128,15 +136,18 @@ export function ledgerOf(frame) {
   const values = { cached: work.stored, prompt: record.prompt, emitted, right };
   /** @type {keyof typeof VIEW.ledger} */
   let kind = work.stored === right ? "holds" : frame.state ? "state" : "not";
+  if (readsShared(frame)) kind = "shared";
   if (!run.keeps) kind = "none";
   if (event.phase === "training") kind = "training";
   return { holds: kind === "holds", text: fillText(VIEW.ledger[kind], values) };
 }
 
 /** What happens to rows of K and V in this pass. @param {Frame} frame */
-export function rowsNote({ event, run, state }) {
+export function rowsNote(frame) {
+  const { event, run, state } = frame;
   if (state) return VIEW.notes[state.length ? "state" : "nothing"];
-  const { kv_rows: made, rows_read: read } = event.counts;
+  const { kv_rows: made, rows_read: read, positions } = event.counts;
+  if (readsShared(frame)) return fillText(VIEW.notes.shared, { seen: read + positions });
   const [written, again] = [event.part.written, event.part.repeated].map(sizeOf);
   const kept = run.keeps && event.phase !== "training";
   const kind = kept ? (read ? "read" : "written") : again ? "again" : "made";
