@@ -35,7 +35,11 @@ LATENT |= EXPERTS | {"first_k_dense_replace": 1}
 LINEAR: dict[str, Any] = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8}
 LINEAR |= {"linear_value_head_dim": 12}
 LINEAR |= {"layer_types": ["linear_attention", "full_attention", "linear_attention"]}
+SHARED: dict[str, Any] = {"num_kv_shared_layers": 2, "num_hidden_layers": 4, "num_key_value_heads": 3}
+SHARED |= {"layer_types": ["sliding_attention", "full_attention"] * 2, "sliding_window": 4}
+SHARED |= {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 19, "global_head_dim": 16}
 MODELS: dict[str, dict[str, Any]] = {
+    "gemma4_text": SHARED,
     "llama": {},
     "qwen3": {},
     "gemma3_text": WINDOWS,
@@ -49,6 +53,9 @@ OWN = ("gpt2", "bloom", "mamba")  # sizes by names of their own
 MODELS_REFUSED: dict[str, dict[str, Any]] = {
     "bloom": {"hidden_size": 12, "n_head": 3, "n_layer": 2},
     "mamba": {"hidden_size": 12, "num_hidden_layers": 2, "state_size": 3},
+    "diffllama": {"num_key_value_heads": 2},
+    "doge": {},
+    "arcee": {"sliding_window": 10},  # the model has no windows
 }
 
 
@@ -129,6 +136,24 @@ def test_a_layer_with_a_state_has_no_rows() -> None:
         assert event.at(1).counts["pairs"] == sum(query + 1 for query in event.parts[0].queries)
 
 
+def test_layers_that_share_rows_make_none() -> None:
+    for run in trace("gemma4_text").runs:
+        for event in run.passes:
+            assert [event.at(layer).counts["kv_rows"] > 0 for layer in range(4)] == [True, True, False, False]
+            assert event.at(2).parts[0].visible == event.at(0).parts[0].visible
+            assert event.at(3).parts[0].written == []
+            assert event.shapes[3]["k"] == event.shapes[1]["k"] != event.shapes[0]["k"]
+
+
+def test_one_text_by_ids_in_any_form() -> None:
+    theirs, ids = model("llama"), torch.tensor([PROMPT])
+    for prompt in (ids, ids[0], {"input_ids": ids}, {"input_ids": PROMPT}):
+        assert (
+            watch(theirs, None, prompt, max_new=1).sequences
+            == watch(theirs, None, PROMPT, max_new=1).sequences
+        )
+
+
 def test_grouped_heads_latents_and_chosen_keys() -> None:
     sizes = [trace(kind).model for kind in ("qwen3", "deepseek_v3", "gpt2")]
     assert [(m.n_heads, m.n_kv_heads, m.k_dim, m.v_dim) for m in sizes] == [
@@ -174,14 +199,38 @@ def test_ours_and_theirs_are_one_trace(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("kind", "settings", "message"),
     [
-        ("bloom", {}, "BloomForCausalLM does not call attention through the AttentionInterface of tra"),
-        ("mamba", {}, "MambaForCausalLM does not call"),
+        ("bloom", {}, "BloomForCausalLM cannot be watched: it does not call attention through the Attention"),
+        ("mamba", {}, "MambaForCausalLM cannot be watched: it does not call"),
+        ("diffllama", {}, "DiffLlamaForCausalLM cannot be watched: attention came 6 times; expected once fr"),
+        (
+            "doge",
+            {},
+            "DogeForCausalLM cannot be watched: a mask of shape (1, 6, 8, 8) came in; expected (8, 8)",
+        ),
+        ("llama", {"max_new": 34}, "41 tokens would run; the model was made for 40 at most"),
+        ("gpt2", {"max_new": 34}, "41 tokens would run; the model was made for 40 at most"),
+        ("llama", {"prompt": "text"}, "the prompt is 'text'; expected ids"),
+        ("llama", {"prompt": [19]}, "token id 19 is out of range; expected 0 to 18"),
+        (
+            "arcee",
+            {},
+            "23 tokens would run; ArceeForCausalLM attends to all of them, but the cache of transf",
+        ),
         ("llama", {"max_new": 1500}, "1,508 tokens in 18 heads have 20,480,148 attention weights; exp"),
     ],
 )
 def test_refuses(kind: str, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        watch(model(kind), None, PROMPT, **settings)
+        watch(model(kind), None, **{"prompt": PROMPT} | settings)
+    if kind == "arcee":  # as many as the cache keeps
+        assert watch(model(kind), None, PROMPT, max_new=3, uncached=True)
+
+
+def test_refuses_a_model_without_a_head() -> None:
+    with pytest.raises(
+        ValueError, match="LlamaModel cannot be watched: it returns no logits; expected a model w"
+    ):
+        watch(model("llama").model, None, PROMPT)
 
 
 def test_refuses_a_model_in_training() -> None:

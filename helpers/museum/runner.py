@@ -89,7 +89,7 @@ class Runner:
             chunk: tokens of a pass at most.
             n_cached: tokens whose rows the cache holds.
         """
-        self.tokens.tokens += tokens_of(self.model, ids, self.tokenizer)
+        self.tokens.tokens += tokens_of(self.model.config.vocab_size, ids, self.tokenizer)
         self.tokens.prompt, self.n_computed, text = len(ids), n_cached, [*ids]
         for at in range(n_cached, len(text), chunk):
             logits = self.run(text[: at + chunk], cache)

@@ -30,7 +30,7 @@ from transformers import AttentionInterface, AutoModelForCausalLM, DynamicCache
 
 from helpers.arguments import check_whole
 from helpers.recording.loop import Voice, record_run
-from helpers.recording.model import as_array, text_of
+from helpers.recording.model import as_array, text_of, tokens_of
 from helpers.recording.recorder import Recorder
 from helpers.sampling import GREEDY, chooser
 from helpers.trace import Model, Token, Trace
@@ -51,7 +51,7 @@ def in_transformers(path: Path) -> Any:
 def watch(
     model: Any,
     tokenizer: Any,
-    prompt: str | Sequence[int],
+    prompt: Any,
     *,
     max_new: int = 16,
     layers: Sequence[int] | None = None,
@@ -66,35 +66,42 @@ def watch(
     Args:
         model: a causal language model in evaluation mode, on any device, in any dtype.
         tokenizer: its own; None shows ids.
-        prompt: text, or ids.
+        prompt: text, or ids of one text: a list, a tensor of shape (T,) or (1, T), or a tokenizer's
+            BatchEncoding.
         max_new: tokens at most; it stops earlier at the end of a text.
         layers, heads: from 0, whose attention weights are kept; None keeps all.
         reply: ids to run in place of those that it would choose, such as another run's.
         uncached: run all tokens again for each word, too.
 
     Raises:
-        ValueError: a model that does not call attention through the interface; a wrong setting; more than 16
-            million attention weights.
-        TraceError: a layer has not one row of K and V a token, or not as many heads as the others.
+        ValueError: a wrong prompt or setting; more than 16 million attention weights; more tokens than the
+            model was made for, or than a window that transformers' cache has and the model has not; a model
+            that cannot be watched, with the reason, such as a layer that attends twice in a pass.
     """
-    ids = tokenizer.encode(prompt) if isinstance(prompt, str) else [*prompt]
-    described, attending, states = probe(model, ids[:1])
+    vocab_size = model.config.get_text_config().vocab_size
+    tokens = tokens_of(vocab_size, prompt, tokenizer)
+    with refused(model):
+        described, attending, states = probe(model, [tokens[0].id or 0])
     layers = attending if layers is None else layers
     heads = range(described.n_heads) if heads is None else heads
-    check_size(len(layers) * len(heads), len(ids) + (len(reply) or check_whole("max_new", max_new)))
+    n_new = len(reply) or check_whole("max_new", max_new)
+    check_size(len(layers) * len(heads), len(tokens) + n_new)
+    check_length(model, len(tokens) + n_new - 1)  # the last is not run
     ends = getattr(model.generation_config, "eos_token_id", None)
     ends = {*(ends if isinstance(ends, list) else [ends])} - {None}
-    choose = chooser(GREEDY, model.config.get_text_config().vocab_size)
-    voice = Voice(partial(text_of, tokenizer), choose, str(GREEDY), ends, n_top=5)
-    tokens = [Token(voice.text_of(i), i, n, "prompt") for n, i in enumerate(ids)]
+    voice = Voice(partial(text_of, tokenizer), chooser(GREEDY, vocab_size), str(GREEDY), ends, n_top=5)
     recorder = Recorder(described, tokens, recorded=[(layer, head) for layer in layers for head in heads])
-    recorder.trace.sequences[0].tokens += [voice.token(i, n) for n, i in enumerate(reply, len(ids))]
+    recorder.trace.sequences[0].tokens += [voice.token(i, n) for n, i in enumerate(reply, len(tokens))]
 
     def run(tokens: Sequence[Token], cache: Rows | None) -> np.ndarray:
+        keys: dict[int, Tensor] = {}  # of this pass, by where they are in memory
+
         def show(layer: int, scale: float, *given: Tensor) -> None:
             names = ("q", "k", "v", "mask", "weights", "output")
             arrays: dict[str, Any] = dict(zip(names, map(as_array, given), strict=True))
-            recorder.attention(**arrays, layer=layer, n_kept=cache.rows(layer) if cache else 0)
+            n_kept, makes = cache.rows(layer) if cache else 0, given[1].data_ptr() not in keys
+            keys[given[1].data_ptr()] = given[1]  # an earlier layer's, if it made none
+            recorder.attention(**arrays, layer=layer, n_kept=n_kept, makes=makes)
 
         with watched(model, show):
             logits = forward(model, [token.id or 0 for token in tokens], cache)
@@ -102,9 +109,19 @@ def watch(
             recorder.state(layer, shapes)
         return as_array(logits)
 
-    for cache in (Rows(model), None) if uncached else (Rows(model),):
-        record_run(recorder, run, voice, cache, "dynamic", max_new, training=False)
+    with refused(model):
+        for cache in (Rows(model), None) if uncached else (Rows(model),):
+            record_run(recorder, run, voice, cache, "dynamic", max_new, training=False)
     return recorder.trace
+
+
+@contextmanager
+def refused(model: Any) -> Iterator[None]:
+    """While it is open, say of every error that this family cannot be watched, and why."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(f"{type(model).__name__} cannot be watched: {error}") from error
 
 
 class Rows:
@@ -178,7 +195,7 @@ def probe(model: Any, token: Sequence[int]) -> tuple[Model, list[int], dict[int,
         forward(model, token, cache)
     if not calls or None in calls:
         raise ValueError(
-            f"{type(model).__name__} does not call attention through the AttentionInterface of transformers; "
+            "it does not call attention through the AttentionInterface of transformers; "
             "expected a model that does, as Llama, Qwen3, Gemma 3, gpt-oss, DeepSeek-V3, GPT-2 and most do"
         )
     scale, q, k, v, *_ = calls[min(calls)]
@@ -203,7 +220,39 @@ def forward(model: Any, ids: Sequence[int], cache: Rows | None) -> Tensor:
     """Run ids; the last one's logits, (V,)."""
     past = {"past_key_values": cache.cache, "use_cache": True} if cache else {"use_cache": False}
     with torch.no_grad():
-        return model(input_ids=torch.tensor([ids], device=model.device), **past).logits[0, -1]
+        output = model(input_ids=torch.tensor([ids], device=model.device), **past)
+    if not hasattr(output, "logits"):
+        raise ValueError(
+            "it returns no logits; expected a model with a head, as AutoModelForCausalLM loads it"
+        )
+    return output.logits[0, -1]
+
+
+def check_length(model: Any, n_tokens: int) -> None:
+    """ValueError if a run is longer than the model's positions, or than a window that only the cache has.
+
+    `transformers`' cache drops entries wherever a config has `sliding_window`, also for a family that attends
+    to all tokens: what it writes with the cache and without would differ.
+    """
+    limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    if limit and n_tokens > limit:
+        raise ValueError(
+            f"{n_tokens:,} tokens would run; the model was made for {limit:,} at most, by its config's "
+            "max_position_embeddings: shorten the prompt, or ask for fewer with max_new"
+        )
+    kept = {n: getattr(layer, "sliding_window", None) for n, layer in enumerate(Rows(model).cache.layers)}
+    windows = {layer: window for layer, window in kept.items() if window and window < n_tokens}
+    seen: dict[int, int] = {}
+    if windows:
+        with watched(model, lambda layer, *given: seen.update({layer: int(given[4][0, 0, -1].sum())})):
+            forward(model, [0] * (max(windows.values()) + 1), None)
+    for layer, window in windows.items():
+        if seen.get(layer, 0) > window:
+            raise ValueError(
+                f"{n_tokens:,} tokens would run; {type(model).__name__} attends to all of them, but the "
+                f"cache of transformers keeps no more than {window:,}, the sliding_window of its config: set "
+                f"model.config.sliding_window = None, or run {window:,} tokens at most"
+            )
 
 
 def check_size(n_pairs: int, n_tokens: int) -> None:

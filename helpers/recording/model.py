@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -52,7 +52,10 @@ def record_model(
         ValueError: a wrong prompt or setting.
     """
     check_whole("max_new", max_new)
-    tokens, voice = tokens_of(model, prompt, tokenizer), voice_of(model, tokenizer, sampling)
+    tokens, voice = (
+        tokens_of(model.config.vocab_size, prompt, tokenizer),
+        voice_of(model, tokenizer, sampling),
+    )
     cache = model.new_cache()
     cache.check_room(len(tokens))
     recorder = Recorder(describe(model, name), tokens, recorded=recorded)
@@ -111,11 +114,15 @@ def describe(model: Transformer, name: str = "model") -> Model:
     )
 
 
-def tokens_of(model: Transformer, prompt: str | Sequence[int], tokenizer: Tokenizer | None) -> list[Token]:
-    """Return the tokens of a prompt. ValueError if it is empty, or text without a tokenizer."""
+def tokens_of(vocab_size: int, prompt: Any, tokenizer: Any) -> list[Token]:
+    """Return the tokens of a prompt: text, ids, or a BatchEncoding of `transformers`, which has them.
+
+    Raises:
+        ValueError: it is empty, text without a tokenizer, an id out of range, or more than one sequence.
+    """
     if isinstance(prompt, str) and tokenizer is not None:
         prompt = tokenizer.encode(prompt)
-    ids = as_tokens(prompt, model.config.vocab_size)  # type: ignore[arg-type]  # text is refused there
+    ids = as_tokens(prompt["input_ids"] if isinstance(prompt, Mapping) else prompt, vocab_size)
     if ids.shape[0] != 1:
         raise ValueError(f"{ids.shape[0]} sequences came in; expected one: record them one at a time")
     return [Token(text_of(tokenizer, i), i, n, "prompt") for n, i in enumerate(ids[0].tolist())]
