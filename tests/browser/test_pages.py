@@ -114,6 +114,25 @@ def test_an_address_leads_to_its_place_and_stays_as_it_is(folder: Path, page: Pa
     page.wait_for_url(re.compile("at=view[^1]"))
 
 
+def test_a_link_that_follows_another_at_once_keeps_its_place(folder: Path, page: Page) -> None:
+    """What the views have read they write when it rests: that is no act of the reader's."""
+    page.goto((folder / "index.html").as_uri())
+    wanted = page.evaluate(
+        """async () => {
+            const hashes = [...document.querySelectorAll(".moments a")].map((link) => link.hash);
+            for (const hash of [hashes[1], hashes.at(-3)]) {
+                const read = new Promise((done) => addEventListener("hashchange", done, { once: true }));
+                location.hash = hash;
+                await read;
+            }
+            return location.hash;
+        }"""
+    )
+    assert "at=view4" in wanted
+    page.wait_for_timeout(600)
+    assert page.url.endswith(wanted)
+
+
 def test_moments_lead_to_what_they_say(folder: Path, page: Page, problems: list[str]) -> None:
     page.goto((folder / "index.html").as_uri())
     view = page.locator(".wid-stepper")

@@ -84,6 +84,7 @@ export class View {
 
   readAddress() {
     this.reading = true;
+    this.acted = false; // an act that was not yet written is over
     View.address = location.hash;
     const wrong = this.goTo(readAddress(location.hash));
     this.reading = false;
@@ -101,16 +102,17 @@ export class View {
     act();
   }
 
-  /** Write the state into the address: at once, and of changes that follow in a row the last as soon as they rest. */
-  keepAddress() {
+  /** Write the state into the address: at once, and of changes that follow in a row the last as soon as they rest,
+   * then `again`. */
+  keepAddress(again = false) {
     this.advice = null; // what was wrong with an address is so no more
     if (!this.options.address || location.hash !== View.address) return; // another is about to be read
-    this.acted ||= !this.reading;
+    this.acted ||= !this.reading && !again;
     this.behind = this.resting !== undefined;
     if (this.behind) return;
     this.resting = setTimeout(() => {
       this.resting = undefined;
-      if (this.behind) this.keepAddress();
+      if (this.behind) this.keepAddress(true);
     }, REST);
     const state = this.state();
     const moved = Object.values(state).some((value) => value !== null);
