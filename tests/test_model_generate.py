@@ -82,6 +82,9 @@ def test_the_eos_of_the_config_ends_a_reply_unless_told_otherwise() -> None:
     model, output = tiny(eos_ids=(0,)), without_cache(tiny(), PROMPT, 20)
     assert list(generate(model, PROMPT, 20)) == output[: output.index(0) + 1]
     assert list(generate(model, PROMPT, 20, eos_ids=[])) == output
+    for model in (tiny(), tiny(eos_ids=iter([4]))):
+        assert list(generate(model, PROMPT, 20, eos_ids=iter([0]))) == output[: output.index(0) + 1]
+    assert model.config.eos_ids == (4,)
 
 
 @pytest.mark.parametrize(("max_new", "rows"), [(1, 5), (36, 40), (1000, 40)])

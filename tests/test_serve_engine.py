@@ -95,6 +95,10 @@ ONE: dict[str, Any] = {"id": "c", "prompt": [1], "max_new": 1}
 ADDED = {*ONE, "sampling"}
 
 
+def test_end_tokens_may_come_from_a_generator() -> None:
+    assert engine_of(eos_ids=iter([3, 15])).scheduler.eos_ids == {3, 15}
+
+
 def test_what_cannot_be_served_is_refused_and_harms_nobody() -> None:
     engine = engine_of(eos_ids=())
     engine.add("a", [5, 6, 7], 8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from helpers.arguments import check_whole, is_number, is_whole
@@ -77,7 +77,7 @@ class ModelConfig:
             raise ValueError(f"{message}; expected a multiple of it: each serves equally many query heads")
         if self.head_dim % 2:
             raise ValueError(f"head_dim is {self.head_dim}; expected an even number: RoPE turns pairs")
-        check_eos(self.eos_ids, self.vocab_size)
+        object.__setattr__(self, "eos_ids", check_eos(self.eos_ids, self.vocab_size))
 
     @property
     def k_dim(self) -> int:
@@ -223,9 +223,11 @@ def check_positive(name: str, value: object) -> None:
         raise ValueError(f"{name} is {reprlib.repr(value)}; expected a number over 0 that fits into float32")
 
 
-def check_eos(ids: Collection[int], vocab_size: int) -> None:
-    """Raise ValueError unless these are ids of the vocabulary."""
+def check_eos(ids: Iterable[int], vocab_size: int) -> tuple[int, ...]:
+    """Return ids as a tuple, which can be read again and again. ValueError unless the vocabulary has them."""
+    ids = tuple(ids)
     for token in ids:
         if not is_whole(token) or not 0 <= token < vocab_size:
             message = reprlib.repr(token)
             raise ValueError(f"eos id {message} is out of range; expected 0 to {vocab_size - 1}")
+    return tuple(map(int, ids))

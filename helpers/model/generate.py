@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import reprlib
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -110,7 +110,7 @@ def generate(
     max_new: int,
     *,
     cache: Cache | None = None,
-    eos_ids: Collection[int] | None = None,
+    eos_ids: Iterable[int] | None = None,
     sampling: Sampling = GREEDY,
 ) -> Generation:
     """Generate token after token, until `<eos>`, `max_new` tokens, or a full cache.
@@ -145,15 +145,14 @@ def check_request(
     prompt: Tokens,
     max_new: int,
     cache: Cache | None,
-    eos_ids: Collection[int] | None,
+    eos_ids: Iterable[int] | None,
 ) -> tuple[list[int], Cache, frozenset[int]]:
     """Return the prompt's ids, the reply's cache and what ends it; arguments and errors as in `generate`."""
     tokens = as_tokens(prompt, model.config.vocab_size)
     if tokens.shape[0] != 1:
         raise ValueError(f"{tokens.shape[0]} sequences came in; expected one: use prefill and decode_step")
     check_whole("max_new", max_new)
-    ends = model.config.eos_ids if eos_ids is None else eos_ids
-    check_eos(ends, model.config.vocab_size)
+    ends = check_eos(model.config.eos_ids if eos_ids is None else eos_ids, model.config.vocab_size)
     if cache is None:
         rows = min(tokens.shape[1] + max_new - 1, model.config.max_seq_len)
         cache = model.new_cache(StaticCache, max_len=rows)

@@ -13,7 +13,7 @@ Source: Leviathan et al. 2022, arXiv:2211.17192; Chen et al. 2023, arXiv:2302.01
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -100,7 +100,7 @@ def speculate(
     k: int = 4,
     *,
     cache: Cache | None = None,
-    eos_ids: Collection[int] | None = None,
+    eos_ids: Iterable[int] | None = None,
     sampling: Sampling = GREEDY,
 ) -> Speculation:
     """Generate what `generate` does, and leave the cache as it would, in fewer passes of the model.

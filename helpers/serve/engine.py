@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
@@ -56,14 +56,13 @@ class Engine:
         n_pages: int = 256,
         page_size: int = 16,
         sharing: bool = True,
-        eos_ids: Collection[int] | None = None,
+        eos_ids: Iterable[int] | None = None,
     ) -> None:
         config, weight = model.config, model.embed_tokens.weight
         if states := getattr(config, "state_layers", ()):
             wrong = f"layers {states} of the model keep a recurrent state, and pages hold rows"
             raise ValueError(f"{wrong}; expected a model without: `generate` runs this one")
-        ends = config.eos_ids if eos_ids is None else eos_ids
-        check_eos(ends, config.vocab_size)
+        ends = check_eos(config.eos_ids if eos_ids is None else eos_ids, config.vocab_size)
         self.model = model
         self.pool = PagePool(config, n_pages, page_size, dtype=weight.dtype, device=weight.device)
         pages = PageManager(n_pages, page_size, sharing=sharing)
