@@ -147,6 +147,12 @@ def test_good_drafts_save_passes(k: int) -> None:
     assert (len(wrong.rounds), sum(one.n_accepted for one in wrong.rounds)) == (30, 0)
 
 
+def test_the_first_token_of_a_round_has_all_of_its_seconds() -> None:
+    reply = ask(Says(SAID), 3, 7)
+    list(reply)
+    assert [seconds > 0 for seconds in reply.seconds] == [True, *[True, False, False, False], *[True, False]]
+
+
 def test_replies_are_counted_without_their_prefills() -> None:
     ways = {"word by word": None, "all right": (Says(SAID), 4)}
     tried = n18.replies_with(MODEL, [PROMPT], ways, 11, turns=1)
