@@ -12,6 +12,7 @@ Source: the stacks of llama.cpp's grammars, github.com/ggml-org/llama.cpp, src/l
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from string import ascii_lowercase, ascii_uppercase, digits, printable
 
@@ -117,9 +118,12 @@ def lifted(table: np.ndarray, characters: Sequence[str], pieces: Sequence[str]) 
 
 
 def forced(table: np.ndarray, state: int) -> list[int]:
-    """Return the words that must come next: while only one may, that one is taken."""
+    """Return the words that must come next: while only one may, that one is taken. ValueError if for ever."""
     run = list[int]()
     while len(may := np.flatnonzero(table[state] != NONE)) == 1:
+        if len(run) == len(table):  # some state has come twice
+            words = reprlib.repr(run)
+            raise ValueError(f"words {words} must come, and never end; expected a table that `tabulate` made")
         run.append(int(may[0]))
         state = table[state, run[-1]]
     return run

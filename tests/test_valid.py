@@ -160,6 +160,27 @@ def test_a_form_that_makes_no_table_is_refused(rules: Any, message: str) -> None
         tabulate(rules, "{a}", ["u", "v"])
 
 
+def test_words_that_must_come_for_ever_are_refused() -> None:
+    """As where the pieces of `lifted` lack the end."""
+    circle = np.full((2, 19), NONE)
+    circle[[0, 1], [5, 6]] = 1, 0
+    for write in (lambda: forced(circle, 0), lambda: valid.write(MODEL, PROMPT, circle, greedy, room())):
+        with pytest.raises(ValueError, match=r"words \[5, 6\] must come, and never end"):
+            write()
+
+
+def test_a_table_over_another_vocabulary_is_refused() -> None:
+    """Even where all words must come, and no logits are masked."""
+    table, cache = tabulate({"{a}": [("1", "0")]}, "{a}", ["0", "1"]), room()
+    for write in (
+        lambda: valid.write(MODEL, PROMPT, table, greedy, cache),
+        lambda: valid.write_with_drafts(MODEL, PROMPT, valid.GrammarSampler(table), PromptLookup(), cache),
+    ):
+        with pytest.raises(ValueError, match="the table is over 2 words; expected the model's 19"):
+            write()
+    assert not cache.length
+
+
 @planted(
     "the state stays where refused drafts had led it",
     [test_a_draft_changes_no_word_and_the_state_is_behind_what_was_said],

@@ -39,8 +39,9 @@ def write(
         The new ids, and where those stand that were chosen, from 0: a pass each.
 
     Raises:
-        ValueError: the text does not fit into the cache.
+        ValueError: a table over another vocabulary, or a text that does not fit into the cache.
     """
+    check_words(table, model.config.vocab_size)
     check_empty(model, cache, len(prompt))
     text, state = [*prompt], 0
     chosen: list[int] = []
@@ -54,6 +55,12 @@ def write(
         chosen.append(len(text) - len(prompt))
         text.append(choose(masked(logits, table[state])))
         state = table[state, text[-1]]
+
+
+def check_words(table: np.ndarray, vocab_size: int) -> None:
+    """Raise ValueError unless a table has a column for each word of the model's vocabulary."""
+    if table.shape[1] != vocab_size:
+        raise ValueError(f"the table is over {table.shape[1]} words; expected the model's {vocab_size}")
 
 
 class GrammarSampler(Sampler):
@@ -119,8 +126,9 @@ def write_with_drafts(
 ) -> tuple[list[int], int]:
     """Generate a text of the sampler's grammar, k tokens drafted a pass; return the new ids and the passes.
 
-    Errors as in `speculate_round`.
+    Errors as in `write` and `speculate_round`.
     """
+    check_words(sampler.table, model.config.vocab_size)
     check_empty(model, cache, len(prompt))
     text, passes, sampler.state = [*prompt], 0, 0
     while sampler.goes_on(sampler.state):
