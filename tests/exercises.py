@@ -11,23 +11,11 @@ import nbformat
 
 from helpers.check.exercise import Exercise
 from helpers.check.guess import Guess
+from tools.exercises import ROLES, asked
 
-ROLES = ("exercise", "check", "solution")
 DETAILS = re.compile(r"<details>.*?</details>", re.DOTALL)
 NUMBER = re.compile(r"(?<![\w-])\d+(?:,\d{3})*(?:\.\d+)?(?![\w-])")
 FENCE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
-
-
-def asked(path: Path) -> dict[str, dict[str, str]]:
-    """Return the exercises of a notebook, complete or not: by name and role the source of the cell."""
-    found: dict[str, dict[str, str]] = {}
-    for cell in nbformat.read(path, as_version=4).cells:
-        for tag in cell.metadata.get("tags", []):
-            role, _, name = tag.partition("-")
-            if role in ROLES:
-                assert role not in found.setdefault(name, {}), f"{path.name}: two cells are tagged {tag}"
-                found[name][role] = cell.source
-    return found
 
 
 def keep_promises(path: str, exercise: str, names: dict[str, Any]) -> None:

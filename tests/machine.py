@@ -15,6 +15,8 @@ from typing import NoReturn
 import nbformat
 import pytest
 
+from tools.chromium import find_chromium as find_chromium
+
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # Made here or there, part of no copy of the project; `.git` is a file in a second worktree.
@@ -47,20 +49,6 @@ def lacking(reason: str) -> NoReturn:
     if os.environ.get("CI") == "true":
         pytest.fail(f"{reason} (a failure, because CI=true)")
     pytest.skip(reason)
-
-
-@functools.cache
-def find_chromium() -> str | None:
-    """Path of the first Chromium on this machine, playwright's own last; None where there is none."""
-    for name in ("chromium", "chromium-browser", "google-chrome", "chrome"):
-        if path := shutil.which(name):
-            return path
-    # In a process of its own: playwright leaves an event loop behind in the one that asks.
-    ask = "from playwright.sync_api import sync_playwright as start\n"
-    ask += "with start() as playwright: print(playwright.chromium.executable_path)"
-    answer = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True)
-    path = answer.stdout.strip()
-    return path if path and Path(path).exists() else None
 
 
 @functools.cache

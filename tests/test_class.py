@@ -8,22 +8,18 @@ import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
-import collect
-import make_class
-import make_sheets
-import make_worksheet
 import nbformat
 import pytest
-import reset
 
 from helpers.chapters import n17
 from helpers.check.reader import SOLVED
 from helpers.cost.models import MODELS
 from tests.exercises import DETAILS, FENCE, asked
 from tests.machine import NOTEBOOKS, ROOT
+from tools import collect, reset, sheets, teaching, worksheet
 
 PARTS = re.findall(
-    r"^## ((?:Lesson \d|In pairs): .+?)$(.+?)(?=^## )", make_class.text(), re.MULTILINE | re.DOTALL
+    r"^## ((?:Lesson \d|In pairs): .+?)$(.+?)(?=^## )", teaching.text(), re.MULTILINE | re.DOTALL
 )
 LESSONS = [part for part in PARTS if part[0].startswith("Lesson")]
 ROWS = re.compile(r"^\| (\d+) \| .+ \| (\d\d): (.+) \|$", re.MULTILINE)
@@ -46,10 +42,10 @@ def test_the_cells_of_a_lesson_have_these_headings() -> None:
     rows = [row for _, text in LESSONS for row in ROWS.findall(text)]
     assert len(LESSONS) == 3
     for _, number, link in rows:
-        found = make_class.LINK.fullmatch(link)
+        found = teaching.LINK.fullmatch(link)
         assert found, link
         assert found["path"].startswith(f"notebooks/{number}_")
-        headings = re.findall(r"^#+ (.+)$", make_class.cell_of(found).source, re.MULTILINE)
+        headings = re.findall(r"^#+ (.+)$", teaching.cell_of(found).source, re.MULTILINE)
         assert found["text"] in headings, f"{found['path']} has no section {found['text']!r} there any more"
 
 
@@ -63,36 +59,36 @@ def text_of(path: str) -> str:
 
 @pytest.mark.parametrize(("name", "text"), PARTS)
 def test_numbers_are_the_notebooks(name: str, text: str) -> None:
-    links = list(make_class.LINK.finditer(text))
-    assert all(make_class.cell_of(link) for link in links)
+    links = list(teaching.LINK.finditer(text))
+    assert all(teaching.cell_of(link) for link in links)
     here = "\n".join(text_of(path) for path in {link["path"] for link in links})
-    said = make_class.LINK.sub("", text.partition("**Questions**")[2] or text)
+    said = teaching.LINK.sub("", text.partition("**Questions**")[2] or text)
     for number in re.findall(r"(?<![\w.,])\d[\d,.]*\d(?!\w)", said):
         assert re.search(rf"(?<![\d.,]){re.escape(number)}(?![\d])", here), number
 
 
 def test_slides_show_the_stored_pictures() -> None:
-    page = make_class.slides()
-    slides = make_class.SLIDE.findall(make_class.text())
+    page = teaching.slides()
+    slides = teaching.SLIDE.findall(teaching.text())
     assert len(slides) == page.count('<div class="slide">') > 12
     assert page.count("<figure><svg ") + page.count("<figure><img ") == len(slides)
     assert '="" ' not in page, "each has a text alternative"
     assert not re.search(r"(src|href)=\"(?!data:|notebooks/\w+\.html#)", page.partition("<style>")[2])
     with pytest.raises(ValueError, match="no picture"):
-        make_class.picture(new.new_code_cell("1"))
+        teaching.picture(new.new_code_cell("1"))
 
 
 def test_pages_of_a_class_lead_to_pages() -> None:
     result = {"index.html", "worksheet.html", "worksheet-answers.html", "card.html", "slides.html"}
-    result |= make_sheets.sheets().keys()
-    page = make_class.teaching()
+    result |= sheets.sheets().keys()
+    page = teaching.teaching()
     for address in re.findall(r'href="(?!https|data:|#)([^"#]+)', page):
         assert address in result or (ROOT / address.replace("html", "ipynb")).is_file(), address
 
 
 def test_answers_of_the_memory_sheet() -> None:
     """By another way than the sheet's: a pupil's sums."""
-    _, message, blocks = make_sheets.memory()
+    _, message, blocks = sheets.memory()
     llama = MODELS["Llama-3.1-8B"]
     left = 80 * 2**30 - 2 * llama.n_parameters
     assert message["row"] == f"{2 * llama.n_layers * llama.n_kv_heads * llama.head_dim * 2:,}"
@@ -102,14 +98,14 @@ def test_answers_of_the_memory_sheet() -> None:
 
 def test_answers_of_the_slots_sheet() -> None:
     """By the right answers of notebook 17's exercises, and a pupil's sums."""
-    _, message, blocks = make_sheets.slots()
-    texts, size, (a, b, c, d, e, f) = make_sheets.LENGTHS, make_sheets.SIZE, make_sheets.REPLIES
+    _, message, blocks = sheets.slots()
+    texts, size, (a, b, c, d, e, f) = sheets.LENGTHS, sheets.SIZE, sheets.REPLIES
     taken = [line[2:] for line in blocks["pages"][2]]
     n_pages = sum(-(-length // size) for length in texts.values())
     assert [*map(sum, zip(*taken, strict=True))] == [n_pages, n_pages * size - sum(texts.values())]
     first, text = (
         range(texts["C"]),
-        [*range(make_sheets.SAME), *range(90, 90 + make_sheets.D - make_sheets.SAME)],
+        [*range(sheets.SAME), *range(90, 90 + sheets.D - sheets.SAME)],
     )
     assert message["found"] == n17.shared_pages.right([*first], text, size)
     assert message["run"] == len(text) - size * message["found"]
@@ -119,12 +115,12 @@ def test_answers_of_the_slots_sheet() -> None:
 
 
 def test_blank_sheets_hold_no_answer() -> None:
-    for name, page in make_sheets.sheets().items():
+    for name, page in sheets.sheets().items():
         assert ("answers" in name) == ('class="solved"' in page)
         if "answers" not in name:
             assert not re.search(r"<td>.|<u>.", page.replace("<td></td>", "").replace("<u></u>", ""))
-    assert not re.search(r'<td>.|"solved">[^<]', make_worksheet.worksheet().replace("<td></td>", ""))
-    walk = make_worksheet.worksheet(True)
+    assert not re.search(r'<td>.|"solved">[^<]', worksheet.worksheet().replace("<td></td>", ""))
+    walk = worksheet.worksheet(True)
     assert [int(n) for n in re.findall(r'<i class="solved">(\d+)</i>', walk)] == [60, 276, 0, 11, 66, 11]
     assert '<td class="solved">12.5</td><td class="solved">5</td>' in walk
 
@@ -222,5 +218,5 @@ def test_lab_keeps_how_the_notebooks_came(monkeypatch: pytest.MonkeyPatch) -> No
     calls: list[int] = []
     config = SimpleNamespace(ServerApp=SimpleNamespace(), ContentsManager=SimpleNamespace())
     monkeypatch.setattr(reset, "keep", lambda: calls.append(1))
-    runpy.run_path(str(ROOT / ".ci/lab.py"), {"get_config": lambda: config})
+    runpy.run_path(str(ROOT / "tools/lab_config.py"), {"get_config": lambda: config})
     assert calls == [1]

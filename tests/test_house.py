@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from importlinter import cli
-from launch import page
 
 from tests.machine import ROOT, project_files, prose_of
+from tools.launch import page
 
 
 def test_imports_go_in_one_direction(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from halve import PATH, page_file
 from safetensors.torch import load as load_bytes
 
 from helpers import corpus
@@ -29,6 +28,7 @@ from helpers.tokenizer import Tokenizer
 from helpers.trace import FULL, Trace, compare
 from tests.machine import ROOT
 from tests.tiny import tiny
+from tools.halve import PATH, page_file
 
 torch.set_num_threads(1)
 

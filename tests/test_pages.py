@@ -8,29 +8,26 @@ import json
 import re
 from pathlib import Path
 
-import film
-import launch
-import make_card
-import make_page
 import nbformat
 import numpy as np
 import pytest
-from run_notebooks import KERNELSPEC, execute
 
 from helpers.stepper import Live
 from helpers.stepper.page import Link, Section, build, file_script
 from helpers.trace import Trace
 from tests.machine import NOTEBOOKS, ROOT, prose_of
 from tests.made_traces import record_toy
+from tools import film_page, handout, launch, site
+from tools.notebooks import KERNELSPEC, execute
 
 MOST = 450_000  # bytes of a page that is sent, the lab and StepTime in it
 
 
 @pytest.fixture(scope="module")
 def plain() -> dict[str, str]:
-    """What make_page.py writes without the notebooks."""
+    """What site.py writes without the notebooks."""
     pytest.importorskip("torch", reason="the gallery has the run of an engine")
-    return make_page.on_the_site(make_page.plain())
+    return site.on_the_site(site.plain())
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +50,7 @@ def test_every_link_of_a_plain_build_leads_somewhere(plain: dict[str, str]) -> N
     """To a page or a file that is made with it, or to one that is published with the notebooks."""
     published = {launch.page() + name for name in [*plain, "search.html"]}
     published |= {f"{launch.page()}notebooks/{path.stem}.html" for path in NOTEBOOKS}
-    here = {*plain, make_page.PREVIEW.name, *(path.name for path in film.FILMS)}
+    here = {*plain, site.PREVIEW.name, *(path.name for path in film_page.FILMS)}
     seen = set()
     for name, text in plain.items():
         for address in re.findall(r'<(?:a|img|source|video|link)\b[^>]* (?:href|src|poster)="([^"]*)"', text):
@@ -66,9 +63,9 @@ def test_every_link_of_a_plain_build_leads_somewhere(plain: dict[str, str]) -> N
 
 
 def test_the_map_is_the_readmes(pages: dict[str, str]) -> None:
-    found = [link.address for link in make_page.notebooks()]
+    found = [link.address for link in site.notebooks()]
     assert found == [f"notebooks/{path.stem}.html" for path in NOTEBOOKS]
-    for link in make_page.notebooks():
+    for link in site.notebooks():
         assert f">{link.text}</a> <span>{html.escape(link.note)}</span>" in pages["ways.html"]
     assert pages["ways.html"].count('09_pause_and_drip.html"') == 2, "in the short way, and in the whole"
 
@@ -76,22 +73,21 @@ def test_the_map_is_the_readmes(pages: dict[str, str]) -> None:
 def test_a_question_stands_once_with_one_sentence_and_twelve_stand_in_the_readme(
     pages: dict[str, str],
 ) -> None:
-    asked = make_page.questions()
+    asked = site.questions()
     text = prose_of(ROOT / "notebooks" / "questions.ipynb")
     lines = [line for line in text.splitlines() if line.startswith("| ") and "| you ask |" not in line]
     assert len(asked) == len(lines), "all are read"
     assert len({link.text for link in asked}) == len(asked)
     for link in asked:
         assert re.fullmatch(r"[A-Z]([^.]|\.(?! ))*\.", link.note), link.text
-        assert len(link.note.split()) <= 32, link.text
-    few = re.findall(r"^\| (.+\?) \| \[.+\]\((\S+)\.ipynb(#\S+)\) \|$", make_page.readme(), re.MULTILINE)
+    few = re.findall(r"^\| (.+\?) \| \[.+\]\((\S+)\.ipynb(#\S+)\) \|$", site.readme(), re.MULTILINE)
     assert len(few) == 12
     assert {(q, f"{page}.html{cell}") for q, page, cell in few} <= {(one.text, one.address) for one in asked}
-    for words in (make_page.readme(), text):
+    for words in (site.readme(), text):
         assert f"{len(asked)} questions that people ask" in words
-    assert f"[All {len(asked)} questions]" in make_page.readme()
-    assert f"“{make_page.CATCHING}” and {len(asked) - 1} more." in pages["index.html"]
-    assert make_page.CATCHING in {link.text for link in asked}
+    assert f"[All {len(asked)} questions]" in site.readme()
+    assert f"“{site.CATCHING}” and {len(asked) - 1} more." in pages["index.html"]
+    assert site.CATCHING in {link.text for link in asked}
 
 
 def test_a_messenger_shows_the_picture_of_a_page_that_has_one() -> None:
@@ -101,13 +97,13 @@ def test_a_messenger_shows_the_picture_of_a_page_that_has_one() -> None:
 
 
 def test_the_films_transcript_is_what_it_shows() -> None:
-    """To make it again: python .ci/make_film.py."""
-    page = film.film()
+    """To make it again: python -m tools film_page."""
+    page = film_page.film()
     lines = re.findall(r"<li>([^<]+)</li>", page)
-    assert tuple(map(html.unescape, lines)) == film.CAPTIONS
+    assert tuple(map(html.unescape, lines)) == film_page.CAPTIONS
     assert re.findall(r'<source src="([^"]+)"', page) == ["film.webm", "film.mp4"]
-    assert f"a film** of {film.LENGTH:.0f} seconds" in make_page.readme()
-    _, mp4 = (file.read_bytes() for file in film.FILMS)
+    assert f"a film** of {film_page.LENGTH:.0f} seconds" in site.readme()
+    _, mp4 = (file.read_bytes() for file in film_page.FILMS)
     assert mp4.index(b"moov") < mp4.index(b"mdat"), "it begins before all of it is there"
 
 
@@ -131,7 +127,7 @@ def test_the_sizes_of_prefill_against_decode_are_those_of_a_run(pages: dict[str,
         r'rowheader">(.+?)</th><td role="cell">(.+?)</td><td role="cell">(.+?)</td>', pages["index.html"]
     )
     cells = {name: both for name, *both in rows}
-    assert len(cells) == len(make_card.parts()["table"].splitlines()) - 2
+    assert len(cells) == len(handout.parts()["table"].splitlines()) - 2
     model, tokenizer = shipped.load()
     trace = record_model(model, "Mia writes from Oslo.", tokenizer, max_new=3)
     T = trace.sequences[0].prompt
@@ -155,8 +151,8 @@ def test_the_sizes_of_prefill_against_decode_are_those_of_a_run(pages: dict[str,
 
 
 def test_what_the_gallery_says_of_the_published_model(pages: dict[str, str]) -> None:
-    trace = Trace.load(ROOT / ".ci/smollm2.json")
-    assert (ROOT / ".ci/smollm2.json").stat().st_size < 150_000
+    trace = Trace.load(ROOT / "tools/data/smollm2.json")
+    assert (ROOT / "tools/data/smollm2.json").stat().st_size < 150_000
     size, shown = trace.model, itertools.product((1, 16, 23), (0, 2, 8))
     assert (size.n_layers, size.n_heads, size.n_kv_heads, trace.recorded) == (30, 9, 3, [*shown])
     first = [trace.attention_weights(token, 23, head)[0] for token in range(1, 16) for head in (0, 2, 8)]
@@ -189,7 +185,7 @@ def test_a_notebook_as_a_page(tmp_path: Path) -> None:
     execute(book, ROOT)
     book.cells[1].outputs[0].text = "as it was stored"
     nbformat.write(book, tmp_path / "00_two.ipynb")
-    renderer = pytest.importorskip("render_notebooks")  # its libraries are the tests', not a reader's
+    renderer = pytest.importorskip("tools.render")  # its libraries are the tests', not a reader's
     page = renderer.render(tmp_path / "00_two.ipynb")
     assert "<title>Two &amp; two</title>" in page
     assert "as it was stored" in page
@@ -202,7 +198,7 @@ def test_a_notebook_as_a_page(tmp_path: Path) -> None:
     assert not re.search(r"<(script|link|img|iframe)[^>]*(src|href)=(?!\"data:)|@import|url\(", page)
     views = json.loads(page.partition('id="views">')[2].partition("</script>")[0])
     beside = [f"{view['file']}.js" for view in views if "file" in view]
-    assert beside == [file_script(Live.file)[0]], "make_page.py lays it beside the page"
+    assert beside == [file_script(Live.file)[0]], "site.py lays it beside the page"
 
 
 def test_the_poster_and_its_threads_name_the_same_rooms(pages: dict[str, str]) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from record_diary import record, record_lines
 
 from helpers.model.generate import generate
 from helpers.recording import model as recording
@@ -21,6 +20,7 @@ from helpers.trace import Trace, compare
 from tests import oracle
 from tests.test_latent import tiny_latent
 from tests.tiny import tiny
+from tools.diary import record, record_lines
 
 torch.set_num_threads(1)
 

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from check_notebooks import faults
-from launch import badges, bootstrap
 from packaging.requirements import Requirement
 from packaging.version import Version
-from sizes import LOOKED_UP
-from stamp import stale, stamp, texts
 
 from conftest import LONGEST, LONGEST_FAST
 from tests.machine import NOTEBOOKS, ROOT, prose_of
+from tools.check import faults
+from tools.launch import badges, bootstrap
+from tools.sizes import LOOKED_UP
+from tools.stamp import stale, stamp, texts
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)

@@ -6,13 +6,13 @@ from math import sqrt
 
 import pytest
 import torch
-from record_same_prompt import changes, in_batches, suspects, top_2, with_hidden, with_rows
 
 from helpers.chapters import n21
 from helpers.chapters.n21 import Reply, answer, differ, first_other, marked, recorded
 from helpers.model import shipped
 from helpers.model.generate import generate
 from helpers.trace import logprobs, places
+from tools.same_prompt import changes, in_batches, suspects, top_2, with_hidden, with_rows
 
 torch.set_num_threads(1)
 

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from check_notebooks import bad_outputs, code_cells
-from launch import GITHUB, bootstrap, repository, tag
-from release import obstacles
-from run_notebooks import execute
 
 from tests.machine import NOTEBOOKS, ROOT, find_chromium, lacking, project_files
+from tools.check import bad_outputs, code_cells
+from tools.launch import GITHUB, bootstrap, repository, tag
+from tools.notebooks import execute
+from tools.release import obstacles
 
 
 def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
@@ -139,7 +139,7 @@ def test_a_helpers_module_of_the_readers_own_is_not_taken_for_ours(tmp_path: Pat
 
 def test_only_what_is_committed_told_and_new_is_released(clone: Path) -> None:
     (message,) = obstacles(clone)
-    assert message == f"{tag()} is there: raise the version in pyproject.toml, run .ci/stamp.py, commit"
+    assert message == f"{tag()} is there: raise the version in pyproject.toml, run tools/stamp.py, commit"
     changes = clone / "CHANGELOG.md"
     before = changes.read_text(encoding="utf-8")
     changes.write_text("# Changes\n")

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from sizes import (
+
+from tests.machine import NOTEBOOKS, prose_of
+from tools.sizes import (
     LOOKED_UP,
     MAPPED,
     MOST,
@@ -21,8 +23,6 @@ from sizes import (
     words,
 )
 
-from tests.machine import NOTEBOOKS, prose_of
-
 new = nbformat.v4
 READ = [path for path in NOTEBOOKS if path.stem not in LOOKED_UP]
 
@@ -33,7 +33,7 @@ def test_a_notebook_is_within_the_limits(path: Path) -> None:
 
 
 def test_minutes_and_contents_are_as_they_are_computed() -> None:
-    """To write them: python .ci/sizes.py --write."""
+    """To write them: python -m tools sizes --write."""
     written = rewritten()
     assert {*written} == {README, *READ}
     assert [path.name for path, text in written.items() if path.read_text(encoding="utf-8") != text] == []

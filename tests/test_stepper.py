@@ -132,7 +132,7 @@ def test_which_passes_stand_for_a_run(run: Trace) -> None:
 
 @pytest.mark.parametrize("name", [*WALKED, "diary", "published"])
 def test_the_numbers_beneath_are_counted(name: str) -> None:
-    published = ROOT / ".ci/smollm2.json"
+    published = ROOT / "tools/data/smollm2.json"
     result = {**WALKED, "diary": load_diary, "published": lambda: Trace.load(published)}
     trace = result[name]()
     head, *rows = zip(*cells(Stepper(trace, layer=trace.recorded[0][0]).still().numbers), strict=True)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import train as command
 from torch import Tensor, nn
 
 from helpers import corpus
@@ -18,6 +17,7 @@ from helpers.model.train import batches, learning_rate, train
 from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
 from tests.tiny import enlarge, tiny_config
+from tools import train as command
 
 TOKENIZER = Tokenizer.of_words(corpus.vocabulary())
 

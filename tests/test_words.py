@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import make_words
 import nbformat
 import pytest
-from sizes import FENCED
 
 from tests.machine import NOTEBOOKS, ROOT, prose_of
+from tools import words
+from tools.sizes import FENCED
 
-WORDS = {word: meaning for group in make_words.read().values() for word, meaning in group.items()}
+WORDS = {word: meaning for group in words.read().values() for word, meaning in group.items()}
 CELL = re.compile(r"\]\((?:notebooks/)?(\w+)\.ipynb#cell-id=([\w-]+)\)")
 
 # What says of a word something else than words.txt.
@@ -48,8 +48,8 @@ def contradictions(text: str) -> Iterator[str]:
 
 
 def test_the_page_is_current() -> None:
-    """To write it: python .ci/make_words.py."""
-    assert nbformat.read(make_words.PAGE, as_version=4) == make_words.book(ROOT / "notebooks")
+    """To write it: python -m tools words."""
+    assert nbformat.read(words.PAGE, as_version=4) == words.book(ROOT / "notebooks")
 
 
 def test_a_word_has_one_meaning_in_one_sentence(tmp_path: Path) -> None:
@@ -60,21 +60,21 @@ def test_a_word_has_one_meaning_in_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "words.txt"
     path.write_text("## A\nrow: One.\n\n## B\nline|Row: Another.\n")
     with pytest.raises(ValueError, match="says twice what 'row' means"):
-        make_words.read(path)
+        words.read(path)
 
 
 def test_what_is_easily_mixed_up_means_here_what_it_means_there() -> None:
-    names = {name for word in WORDS for name in make_words.forms(word)} | {
+    names = {name for word in WORDS for name in words.forms(word)} | {
         "position",
         "a line of a table",
         "a prompt",
     }
-    assert {*make_words.MIXED_UP} | {other for _, other in make_words.MIXED_UP.values()} <= names
+    assert {*words.MIXED_UP} | {other for _, other in words.MIXED_UP.values()} <= names
 
 
 def test_every_word_is_bold_where_it_is_introduced() -> None:
-    places = make_words.bold(ROOT / "notebooks")
-    assert [word for word in WORDS if not list(make_words.shown_in(word, places))] == []
+    places = words.bold(ROOT / "notebooks")
+    assert [word for word in WORDS if not list(words.shown_in(word, places))] == []
 
 
 def test_where_a_word_is_found() -> None:
@@ -84,19 +84,19 @@ def test_where_a_word_is_found() -> None:
         ("row", "01_b", "c3"),
         ("ROW", "01_b", "c4"),
     ]
-    assert dict(make_words.shown_in("line|row", places)) == {"00_a": "c1", "01_b": "c3"}
+    assert dict(words.shown_in("line|row", places)) == {"00_a": "c1", "01_b": "c3"}
 
 
 def test_the_fields_term_leads_and_ours_is_named_beside_it() -> None:
     places = [("rows", "04_kv", "c4"), ("KV entry", "05_b", "c5"), ("past", "06_c", "c6")]
-    line = make_words.line("KV entry|KVE (also past, key; here row)", "One.", places)
+    line = words.line("KV entry|KVE (also past, key; here row)", "One.", places)
     links = "[04](04_kv.ipynb#cell-id=c4), [05](05_b.ipynb#cell-id=c5)"
     assert line == f"| **KV entry** (KVE), also past, key, here *row* | One. | {links} |"
 
 
 def test_what_people_search_for_is_found() -> None:
     """All of these are asked for by people who come from elsewhere."""
-    names = {name for word in WORDS for name in (*make_words.forms(word), *make_words.also(word))}
+    names = {name for word in WORDS for name in (*words.forms(word), *words.also(word))}
     asked = (
         "prompt processing, KV entry, VRAM, past_key_values, autoregressive, decoder-only, encoder-decoder, "
     )

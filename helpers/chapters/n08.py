@@ -28,7 +28,7 @@ class Look(NamedTuple):
 
 
 def training_watched() -> list[Look]:
-    """Return what `.ci/record_training.py` saw of the shipped model's training, in its order."""
+    """Return what `tools/training.py` saw of the shipped model's training, in its order."""
     seen = json.loads(WATCHED.read_text(encoding="utf-8"))
     return [Look(**one | {"bars": Bars(*one["bars"]), "off": Bars(*one["off"])}) for one in seen]
 

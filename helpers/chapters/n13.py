@@ -1,7 +1,7 @@
 """What notebook 13 uses: a decode step by the clock beside its bound, changed in four stages; an exercise.
 
 Milliseconds are those of the fastest of many calls. ladder.json keeps the ladder of two idle cores, for
-machines that are busy or have one core: `python .ci/record_ladder.py` writes it, on an idle machine.
+machines that are busy or have one core: `python -m tools ladder` writes it, on an idle machine.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ N, GROWS = 150, 5000  # requests; ms: who waits this long stands in a line that 
 Steps = Sequence[Mapping[int, str]]  # who runs in each step, by the slot
 Waits = Mapping[tuple[int, int], tuple[float, float]]
 
-RECORDED = Path(__file__).parent  # card_*.json, by .ci/record_card.py
+RECORDED = Path(__file__).parent  # card_*.json, by tools/card.py
 
 # A decode step of Llama-2-7B on an A100 80 GB in 16 bits, the median of all in a run, by users and tokens of
 # prompt and reply: LMDeploy 0.1.0a1, docs/en/benchmark/a100_fp16.md at commit 3e391df, 2023.
@@ -43,7 +43,7 @@ PUBLISHED = {(1, 128, 2048): 10, (16, 128, 2048): 15, (32, 128, 2048): 21, (64, 
 def steps_measured(folder: Path = RECORDED) -> dict[str, list[float]]:
     """Return by users, of each published step: tokens of a user half way, the bound in ms, ms, their ratio.
 
-    Behind them, if there are any, those that .ci/record_card.py has recorded with 1,000 tokens each.
+    Behind them, if there are any, those that tools/card.py has recorded with 1,000 tokens each.
     """
     lines = {}
     for (users, prompt, reply), ms in PUBLISHED.items():

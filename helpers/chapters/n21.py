@@ -1,6 +1,6 @@
 """What notebook 21, the same prompt, uses: one prompt alone and beside others, figures, and the exercises.
 
-same_prompt.json keeps what one processor did: `python .ci/record_same_prompt.py` writes it.
+same_prompt.json keeps what one processor did: `python -m tools same_prompt` writes it.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def marked(replies: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def recorded() -> dict[str, Any]:
-    """Return what `.ci/record_same_prompt.py` recorded: Carla, three pairs, 1,000 diaries."""
+    """Return what `tools/same_prompt.py` recorded: Carla, three pairs, 1,000 diaries."""
     found: dict[str, Any] = json.loads(RECORDED.read_text(encoding="utf-8"))
     return found
 

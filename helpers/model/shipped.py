@@ -51,5 +51,5 @@ def folder_of(variant: str) -> Path:
 
 
 def load(variant: str = "gqa") -> tuple[Transformer, Tokenizer]:
-    """Return a trained model and its tokenizer, from the files in the package; `.ci/train.py` made them."""
+    """Return a trained model and its tokenizer, from the files in the package; `tools/train.py` made them."""
     return checkpoints.load(folder_of(variant)), Tokenizer.of_words(VOCABULARY)

@@ -1,6 +1,6 @@
 """A diary that the shipped model finished, recorded once: real words where there is no torch.
 
-`.ci/record_diary.py` makes diary.json, both runs with the attention weights of all four layers and heads, and
+`tools/diary.py` makes diary.json, both runs with the attention weights of all four layers and heads, and
 diary_lines.json, the logits of one pass over the whole text, as in training, other replies, and where the
 head that finds names looks in other texts.
 """

@@ -1,1 +1,1 @@
-"""The shipped checkpoint: config.json, model.safetensors and tokenizer.json, made by `.ci/train.py`."""
+"""The shipped checkpoint: config.json, model.safetensors and tokenizer.json, made by `tools/train.py`."""

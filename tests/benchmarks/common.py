@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +18,6 @@ from helpers.model.sizes import CONFIGS
 from helpers.model.transformer import Transformer
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / ".ci"))  # as the tests have it, whose doubles are used here
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()

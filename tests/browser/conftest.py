@@ -85,18 +85,20 @@ def page_of(view: View) -> str:
 @pytest.fixture(scope="package")
 def published() -> dict[str, str]:
     """The page to send, the gallery, and pages without a view of their own, by their files' names."""
-    import film
-    import make_page  # with all that is published
+    from tools import (
+        film_page,
+        site,  # with all that is published
+    )
 
     diary = load_diary()
-    pages = {"index.html": make_page.index(diary), **make_page.gallery(diary)}
+    pages = {"index.html": site.index(diary), **site.gallery(diary)}
     plain = (
-        make_page.ways,
-        make_page.museum,
-        make_page.card,
-        make_page.teaching,
-        make_page.slides,
-        film.film,
+        site.ways,
+        site.museum,
+        site.card,
+        site.teaching,
+        site.slides,
+        film_page.film,
     )
     return pages | {f"{make.__name__}.html": make() for make in plain}
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import make_search
-import make_sheets
-import make_worksheet
 import pytest
-import render_notebooks
 from playwright.sync_api import Page
 
 from helpers.recording.diary import load_diary
@@ -20,6 +16,7 @@ from helpers.stepper.view import View
 from tests.browser.conftest import page_of
 from tests.machine import NOTEBOOKS, ROOT, lacking
 from tests.pool_cases import trace
+from tools import render, search, sheets, worksheet
 
 pytestmark = pytest.mark.browser
 AXE = ROOT / "node_modules/axe-core/axe.min.js"
@@ -100,11 +97,11 @@ def test_the_live_view_and_its_acts(page: Page, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def pages(published: dict[str, str]) -> dict[str, str]:
     """What is published: the pages, each sheet once, and one notebook in place of all."""
-    result, sheets = {name: published.get(f"{name}.html", "") for name in PAGES}, make_sheets.sheets()
-    result |= {name: sheets[f"{name}-answers.html"] for name in ("memory", "slots")}
-    result |= {"walk": make_worksheet.worksheet(True), "notebook": render_notebooks.render(BOOK)}
-    search = make_search.search({"notebooks/17.html": result["notebook"]}, [], BOOK.parent)
-    return {**result, "search": search}
+    result, made = {name: published.get(f"{name}.html", "") for name in PAGES}, sheets.sheets()
+    result |= {name: made[f"{name}-answers.html"] for name in ("memory", "slots")}
+    result |= {"walk": worksheet.worksheet(True), "notebook": render.render(BOOK)}
+    found = search.search({"notebooks/17.html": result["notebook"]}, [], BOOK.parent)
+    return {**result, "search": found}
 
 
 @pytest.mark.parametrize("name", PAGES)

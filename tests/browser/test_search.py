@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-import make_page
-import make_words
 import nbformat
 import pytest
 from playwright.sync_api import Page, expect
 
 from helpers.stepper.format import VIEW
 from tests.machine import NOTEBOOKS
+from tools import site, words
 
 pytestmark = pytest.mark.browser
 SITE = "watch-it-decode"
@@ -28,17 +27,17 @@ FOUND = "(all) => all.map((one) => [one.textContent, one.getAttribute('href')])"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The notebooks as pages, without their outputs, so that none is run; two others; the search."""
-    render_notebooks = pytest.importorskip("render_notebooks")
-    make_search = pytest.importorskip("make_search")
+    render = pytest.importorskip("tools.render")
+    search = pytest.importorskip("tools.search")
     root = tmp_path_factory.mktemp("search")
-    pages = {"teaching.html": make_page.teaching(), "ways.html": make_page.ways()}
+    pages = {"teaching.html": site.teaching(), "ways.html": site.ways()}
     for path in NOTEBOOKS:
         book = nbformat.read(path, as_version=4)
         for cell in book.cells:
             cell.get("outputs", []).clear()
         nbformat.write(book, root / path.name)
-        pages[f"notebooks/{path.stem}.html"] = render_notebooks.render(root / path.name)
-    pages["search.html"] = make_search.search(pages, make_page.questions(), NOTEBOOKS[0].parent)
+        pages[f"notebooks/{path.stem}.html"] = render.render(root / path.name)
+    pages["search.html"] = search.search(pages, site.questions(), NOTEBOOKS[0].parent)
     (root / SITE / "notebooks").mkdir(parents=True)
     for name, text in pages.items():
         (root / SITE / name).write_text(text, encoding="utf-8")
@@ -96,12 +95,12 @@ FIRSTS = """(field, queries) => queries.map((query) => {
 
 def test_each_question_and_each_word_finds_its_own_cell_first(address: str, page: Page) -> None:
     page.goto(address)
-    wanted = [[link.text, link.text, link.address] for link in make_page.questions()]
-    bold = make_words.bold(NOTEBOOKS[0].parent)
-    for word in (word for group in make_words.read().values() for word in group):
-        name, *more = make_words.forms(word)
-        notebook, cell = next(make_words.shown_in(word, bold))
-        heading = ", ".join((name, *more, *make_words.also(word)))
+    wanted = [[link.text, link.text, link.address] for link in site.questions()]
+    bold = words.bold(NOTEBOOKS[0].parent)
+    for word in (word for group in words.read().values() for word in group):
+        name, *more = words.forms(word)
+        notebook, cell = next(words.shown_in(word, bold))
+        heading = ", ".join((name, *more, *words.also(word)))
         wanted.append([name.upper(), heading, f"notebooks/{notebook}.html#cell-id={cell}"])
     assert page.locator("#query").evaluate(FIRSTS, [query for query, *_ in wanted]) == wanted
 

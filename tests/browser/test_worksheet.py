@@ -7,17 +7,16 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import make_card
-import make_sheets
-import make_worksheet
 import pytest
 from playwright.sync_api import Page
 
+from tools import handout, sheets, worksheet
+
 TO_PRINT: dict[str, Callable[[], str]] = {
-    "walk": make_worksheet.worksheet,
-    "walk-answers": lambda: make_worksheet.worksheet(True),
-    "card": make_card.card,
-    **{name: partial(str, text) for name, text in make_sheets.sheets().items()},
+    "walk": worksheet.worksheet,
+    "walk-answers": lambda: worksheet.worksheet(True),
+    "card": handout.card,
+    **{name: partial(str, text) for name, text in sheets.sheets().items()},
 }
 
 
@@ -28,7 +27,7 @@ def pages(pdf: bytes) -> int:
 @pytest.fixture
 def sheet(tmp_path: Path) -> Path:
     path = tmp_path / "worksheet.html"
-    path.write_text(make_worksheet.worksheet(), encoding="utf-8")
+    path.write_text(worksheet.worksheet(), encoding="utf-8")
     return path
 
 
@@ -57,7 +56,7 @@ def test_nothing_is_cut_off_at_the_width_of_the_paper(page: Page, sheet: Path) -
 
 
 def test_the_card_is_the_table_of_notebook_09() -> None:
-    lines, text = make_card.parts()["table"].splitlines(), make_card.card()
+    lines, text = handout.parts()["table"].splitlines(), handout.card()
     assert text.count("<tr ") == len(lines) - 1 > 8
     assert "17_pages.ipynb" in lines[-1]
     assert 'href="notebooks/17_pages.html"' in text

@@ -1,5 +1,5 @@
 // The shipped model's file for the page: weights in 16 bits, and as metadata its config.json and its words
-// (.ci/halve.py). It comes with the page, so nothing in it is damaged.
+// (tools/halve.py). It comes with the page, so nothing in it is damaged.
 import { FloatMatrix, HALVES } from "./matrix.js";
 import { Words } from "./words.js";
 

@@ -1,4 +1,4 @@
-// The script of the Worker: .ci/bundle.mjs puts it into the bundle as text, start.js starts it from there.
+// The script of the Worker: tools/bundle.mjs puts it into the bundle as text, start.js starts it from there.
 import { conversation } from "./answer.js";
 
 const ask = conversation((answer) => postMessage(answer));

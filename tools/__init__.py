@@ -1,0 +1,1 @@
+"""The project's commands: `python -m tools` lists them. Run from the repository's root."""

@@ -1,0 +1,60 @@
+"""Run a command of this package, or list them: `python -m tools [command] [its arguments]`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+COMMANDS = {
+    "for readers": {
+        "lab": "open the notebooks in JupyterLab",
+        "reset": "put a notebook back as it came, and keep yours next to it",
+    },
+    "for teachers": {
+        "collect": "say who solved which exercise, as CSV",
+        "site": "make the page, slides and worksheets, into build/",
+    },
+    "to check": {
+        "notebooks": "run notebooks again and store their outputs",
+        "check": "check that stored notebooks are fit to commit",
+        "sizes": "count what a page asks of its reader; write the minutes",
+        "words": "make notebooks/words.ipynb from the words in bold",
+    },
+    "to record": {
+        "train": "train the shipped model, or a variant of it",
+        "halve": "write the shipped model as float16, for the page",
+        "diary": "record the diary that the page and the notebooks show",
+        "training": "record when a head turns to the name in training",
+        "ladder": "measure the ladder of notebook 13; needs an idle machine",
+        "card": "time decode steps on this machine's card, for notebook 16",
+        "same_prompt": "record replies that change in a batch, for notebook 21",
+        "published": "record the gallery's run of a published model",
+    },
+    "to publish": {
+        "pictures": "draw the README's pictures; needs Chromium",
+        "film": "make the film; needs Chromium and ffmpeg",
+        "stamp": "write the repository's address and the version everywhere",
+        "release": "test and tag the version of pyproject.toml",
+    },
+}
+
+
+def listing() -> str:
+    """Return a line for each command, grouped by who needs it."""
+    groups = [[f"{who}:", *(f"  {n:<12} {does}" for n, does in its.items())] for who, its in COMMANDS.items()]
+    return "\n".join(["usage: python -m tools COMMAND [--help]", *("\n" + "\n".join(g) for g in groups)])
+
+
+def main() -> None:
+    name, *arguments = sys.argv[1:] or ["--help"]
+    if name in ("-h", "--help"):
+        print(listing())
+    elif any(name in group for group in COMMANDS.values()):
+        sys.argv = [f"python -m tools {name}", *arguments]
+        importlib.import_module(f"tools.{name}").main()
+    else:
+        sys.exit(f"{name!r} is not a command\n\n{listing()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Record the diary that the page and the notebooks race: `python -m tools diary` (a few seconds).
+
+Writes diary.json and diary_lines.json into helpers/recording; a test compares them with what the model
+says today.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import torch
+
+from helpers.model import shipped
+from helpers.model.generate import generate
+from helpers.model.transformer import Transformer
+from helpers.recording.diary import LINES, PATH, Lines
+from helpers.recording.model import record_model
+from helpers.sampling import GREEDY, Sampling
+from helpers.tokenizer import Tokenizer
+from helpers.trace import Trace
+from tools.launch import parser
+
+PROMPT = "Mia writes from Oslo . Monday is sunny in Oslo . Mia swam in the lake . Today weather is so nice ."
+WORDS = 24
+OTHERS = [
+    GREEDY,
+    *(Sampling(float(temperature), seed=4) for temperature in (1, 2, 3)),
+    Sampling(2.0, top_p=0.9, seed=4),
+]
+NAMED = [  # a name at the beginning, in the middle, late
+    "Ben writes from Dublin . Today weather is so nice . Signed by",
+    "A fox slept in the park . Noah likes the soup in Rome . Signed by",
+    "Friday was rainy . The sea is so calm . Uma lives in Rome . Signed by",
+]
+SEED = 49  # one that signs with its 24th word; training never saw Mia in Oslo
+
+
+def record() -> Trace:
+    """Let the shipped model finish the diary, with the cache and without, behind a training reference."""
+    model, tokenizer = shipped.load()
+    name = "weather diaries"
+    trace = record_model(
+        model, PROMPT, tokenizer, max_new=WORDS, sampling=Sampling(1.0, seed=SEED), name=name
+    )
+    for run in trace.runs:
+        for step in run.passes:
+            step.parts[0].contexts = {}  # most of the file, and no view shows 32 numbers
+    return trace
+
+
+@torch.inference_mode()
+def record_lines(trace: Trace) -> Lines:
+    """Run the recorded text, all but its last word, in one pass."""
+    model, tokenizer = shipped.load()
+    ids = [token.id for token in trace.sequences[0].tokens]
+    logits = model(torch.tensor([ids[:-1]]))[0].numpy()
+    vocabulary = [tokenizer.decode([n]) for n in range(tokenizer.vocab_size)]
+    replies = {}
+    for sampling in OTHERS:
+        output_ids = generate(model, torch.tensor([tokenizer.encode(PROMPT)]), 16, sampling=sampling)
+        replies[str(sampling)] = tokenizer.decode(list(output_ids))
+    looks = dict(look(model, tokenizer, text) for text in NAMED)
+    return Lines([token.text for token in trace.sequences[0].tokens], vocabulary, logits, replies, looks)
+
+
+def look(model: Transformer, tokenizer: Tokenizer, text: str) -> tuple[str, list[float]]:
+    """Return the text with its next word, and the weights of its last token under the head of names."""
+    trace = record_model(model, text, tokenizer, max_new=1, training=False, recorded=[(0, 2)])
+    words = [token.text for token in trace.sequences[0].tokens]
+    weights = trace.attention_weights(len(words) - 2, layer=0, head=2)
+    return " ".join(words), [round(float(weight), 3) for weight in weights]
+
+
+def main() -> None:
+    """Record both and say where they are."""
+    parser(__doc__).parse_args()
+    trace = record()
+    trace.save(PATH)
+    lines = record_lines(trace)
+    packed = base64.b64encode((1000 * lines.logits).round().astype("<i2").tobytes()).decode()  # thousandths
+    whole = json.dumps(vars(lines) | {"logits": packed}, separators=(",", ":"))
+    LINES.write_text(whole + "\n", encoding="utf-8")
+    for path in (PATH, LINES):
+        print(f"{path}, {path.stat().st_size / 1000:.0f} kB")

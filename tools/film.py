@@ -1,0 +1,125 @@
+"""Make the film without a voice: the landing page's own frames, from Enter to the race to a stale row.
+
+    python -m tools film               # .github/film/: film.webm and film.mp4; notebooks/pictures/film.png
+
+It needs a Chromium (see tests/requirements.txt) and ffmpeg. What it says, and its page, stand in film.py.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+from helpers.recording.diary import load_diary
+from helpers.stepper import Live
+from helpers.stepper.format import VIEW
+from helpers.stepper.page import file_script
+from tools.film_page import CAPTIONS, FILMS, FOLDER, POSTER, seconds
+from tools.launch import parser
+from tools.pictures import COMPUTED, chromium, opened
+from tools.site import index
+
+START, PAUSE, ROWS, DRIP, WRITTEN, RACE, RACED, KEPT, *STALE = range(len(CAPTIONS))
+CODECS = {
+    "webm": "-c:v libvpx-vp9 -crf 34 -b:v 0 -cpu-used 3 -row-mt 1",
+    "mp4": "-c:v libx264 -preset slow -crf 21 -tune animation -movflags +faststart",
+}
+OUTPUT = "-an -r 20 -pix_fmt yuv420p"
+WIDTH, HEIGHT, SCALE = 960, 540, 4 / 3  # in CSS pixels; one of them in the film's
+FRAME, RACE_PACE = 20, 16  # milliseconds of the page's clock from frame to frame; in the race times so many
+SETTLED = 3  # frames until rows that came stand still
+# Only a view is shown, without what a film cannot press, and a caption below.
+STYLE = """
+body { max-width: none; padding: 8px 10px; }
+body > :not(section.shown, #said), section > :not(.view) { display: none !important; }
+.view { margin: 0; }
+.wid-view { box-sizing: border-box; height: 440px; overflow: hidden; outline: none !important; }
+.wid-view :is(.wid-controls, .wid-acts, .wid-own, .wid-sizes, .wid-edit, .wid-sentence, .wid-says),
+.wid-run .soft, .wid-act > :not(.wid-runner) { display: none !important; }
+#said { position: fixed; inset: auto 0 0; height: 84px; margin: 0; padding: 0 22px; background: #1b1f24;
+  color: #fff; display: flex; align-items: center; font-size: 24px; line-height: 1.3; text-wrap: balance; }
+"""
+SHOW = """(selector) => document.querySelectorAll("body > section").forEach(
+  (section) => section.classList.toggle("shown", section.querySelector(selector)))"""
+SAY = "(text) => { document.getElementById('said').textContent = text; }"
+
+
+def frames(page: Page) -> Iterator[int]:
+    """Lead the landing page from state to state; yield at each the number of its caption."""
+    page.evaluate(SHOW, ".wid-writer")
+    view = page.locator(".wid-writer")
+    yield START
+    view.locator("textarea").press("Enter")
+    page.wait_for_timeout(COMPUTED)
+    n_kept = 0  # frames since the rows of the text are there
+    while not view.locator(".wid-acts").count():
+        page.clock.run_for(FRAME)
+        n_kept += VIEW["live"]["coming"] not in view.inner_text()
+        yield DRIP if n_kept > SETTLED else ROWS if n_kept else PAUSE
+    yield WRITTEN
+    for button in (".wid-acts button", ".wid-guesses button"):
+        view.locator(button).first.dispatch_event("click")
+    page.wait_for_timeout(COMPUTED)
+    while not view.locator(".wid-act .wid-sentence").count():
+        for _ in range(RACE_PACE):
+            page.clock.run_for(FRAME)
+        yield RACE
+    yield RACED
+    page.evaluate(SHOW, ".wid-what_if")
+    page.locator(".wid-what_if .wid-buttons button").dispatch_event("click")
+    yield KEPT
+    page.locator(".wid-what_if .wid-number").nth(1).fill("8")
+    yield from STALE
+
+
+def draw(page: Page, folder: Path) -> list[tuple[Path, float]]:
+    """Draw every frame; return their files and the seconds that each is held.
+
+    Raises:
+        ValueError: a caption says a number that its frame does not show.
+    """
+    page.add_style_tag(content=STYLE)
+    page.evaluate("document.body.append(Object.assign(document.createElement('p'), { id: 'said' }))")
+    drawn: list[int] = []
+    for now in frames(page):
+        page.evaluate(SAY, CAPTIONS[now])
+        page.clock.run_for(1)
+        page.screenshot(path=folder / f"{len(drawn)}.png")
+        drawn.append(now)
+        shown = page.locator("section.shown").inner_text()
+        for number in re.findall(r"\d[\d,]*\b", CAPTIONS[now]):
+            if not re.search(rf"(?<![\d,]){number}(?![\d,])", shown):
+                raise ValueError(
+                    f"got {number} in {CAPTIONS[now]!r}, expected a number of its frame: {shown!r}"
+                )
+    return [(folder / f"{n}.png", seconds(CAPTIONS[x]) / drawn.count(x)) for n, x in enumerate(drawn)]
+
+
+def main() -> None:
+    """Make the film and say where it is."""
+    parser(__doc__).parse_args()
+    if (ffmpeg := shutil.which("ffmpeg")) is None:
+        sys.exit("no ffmpeg here: `apt install ffmpeg`")
+    with tempfile.TemporaryDirectory() as name, chromium() as browser:
+        folder = Path(name)
+        for file, text in (file_script(Live.file), ("index.html", index(load_diary()))):
+            (folder / file).write_text(text, encoding="utf-8")
+        page = opened(browser, folder / "index.html", WIDTH, HEIGHT, SCALE)
+        page.locator(".wid-what_if").wait_for(state="attached")
+        drawn = draw(page, folder)
+        held = "".join(f"file {path.name}\nduration {time:.4f}\n" for path, time in drawn)
+        (folder / "frames.txt").write_text(f"{held}file {drawn[-1][0].name}\n")
+        shutil.copy(drawn[0][0], POSTER)
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        common = ["-v", "error", "-y", "-f", "concat", "-i", f"{folder}/frames.txt", *OUTPUT.split()]
+        for made, codec in zip(FILMS, CODECS.values(), strict=True):
+            subprocess.run([ffmpeg, *common, *codec.split(), str(made)], check=True)
+    for made in (*FILMS, POSTER):
+        print(f"{made}, {made.stat().st_size / 1000:.0f} kB")

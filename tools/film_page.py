@@ -1,0 +1,53 @@
+"""What the film without a voice says, and the page that it is on; film.py draws it."""
+
+from __future__ import annotations
+
+import base64
+from html import escape
+
+from helpers.stepper.page import Link, Section, build
+from tools.launch import ROOT
+
+FOLDER = ROOT / ".github" / "film"
+FILMS = [FOLDER / "film.webm", FOLDER / "film.mp4"]
+POSTER = ROOT / "notebooks" / "pictures" / "film.png"  # the first frame
+# Each is shown while one thing happens; a number in it stands in the frame too, or no film is made.
+CAPTIONS = (
+    "You press Enter. A pause; then words drip onto the screen. Why the pause, why the drip?",
+    "The pause is prefill: all 23 tokens of the text run in one pass.",
+    "Each leaves a row, its K and its V, and the KV cache keeps it.",
+    "The drip is decode: a pass runs one token, the newest, which looks at the kept rows.",
+    "28 tokens are out; 50 were processed, 23 of the text and 27 new ones. The last did not run.",
+    "Now the same 28 tokens twice, on one clock. With the cache, a pass of decode runs one token; "
+    "without it, the whole text again.",
+    "The words are the same. With the cache 50 tokens were processed, without it 1,022.",
+    "Kept rows serve another text as far as both begin alike. This toy’s cache was filled with five words.",
+    "Now weather carries 8, not 20. In layer 1, where V comes from its own token alone, one row goes stale.",
+    "In layer 2 four rows of V do: each was made from a context that had seen the old text.",
+    "Today stands before the change: its rows may be kept. The other 4 tokens must run again.",
+)
+
+
+def seconds(caption: str) -> float:
+    """How long a caption is read."""
+    return 2.5 + 0.3 * len(caption.split())
+
+
+LENGTH = sum(map(seconds, CAPTIONS))
+SAID = f"{LENGTH:.0f} seconds without a voice: why the pause, why the drip, and when a kept row goes stale."
+
+
+def film() -> str:
+    """The page with the film, its captions as a transcript beside it."""
+    poster = base64.b64encode(POSTER.read_bytes()).decode()
+    sources = "".join(f'<source src="{file.name}" type="video/{file.suffix[1:]}">' for file in FILMS)
+    lines = "".join(f"<li>{escape(caption, quote=False)}</li>" for caption in CAPTIONS)
+    body = (
+        '<video controls muted preload="none" width="1280" height="720" '
+        f'poster="data:image/png;base64,{poster}">{sources}</video>'
+        f"<details><summary>What it says</summary><ol>{lines}</ol></details>"
+    )
+    links = [Link("Watch it decode", "index.html", "Let it write, take the steps, change a word.")]
+    style = "video { width: 100%; height: auto; } summary { margin: 12px 0; cursor: pointer; }"
+    page = build("The film", [Section(SAID, body=body, links=links)], SAID, style=style)
+    return page.replace("img-src data:", "img-src data:; media-src 'self' file:", 1)

@@ -1,0 +1,95 @@
+"""How a notebook is launched elsewhere: the text of the badges and of Colab's first cell.
+
+The repository's address and the version are read from pyproject.toml, where they stand once; `stamp.py`
+writes these texts wherever they are used. Colab gets notebook and helpers of one tag, made by `release.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = ROOT / "tools" / "data"
+GITHUB = "https://github.com/"
+FIRST = "notebooks/00_start_here.ipynb"
+
+# A helpers.py of the reader's own is no package, and another package has no stepper in it.
+BOOTSTRAP = """\
+# On Colab only this notebook is there, so fetch its helpers. Elsewhere this cell changes nothing.
+import importlib
+import subprocess
+import sys
+
+try:
+    import helpers.stepper
+except ImportError:
+    source = "git+{github}{repository}@{tag}"
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", source], check=True)
+    importlib.invalidate_caches()
+    sys.modules.pop("helpers", None)
+    import helpers.stepper  # if this fails: rename your own helpers.py, which comes first, and restart"""
+
+
+def parser(message: str | None) -> argparse.ArgumentParser:
+    """Return what reads a command's arguments; its help is the command's docstring, line by line."""
+    return argparse.ArgumentParser(description=message, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def about(root: Path = ROOT) -> dict[str, Any]:
+    """Return what pyproject.toml says of the project."""
+    return tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def repository(root: Path = ROOT) -> str:
+    """Return the repository as OWNER/NAME."""
+    address: str = about(root)["urls"]["Repository"]
+    return address.removeprefix(GITHUB)
+
+
+def tag(root: Path = ROOT) -> str:
+    """Return the git tag of this version."""
+    return f"v{about(root)['version']}"
+
+
+def bootstrap(root: Path = ROOT) -> str:
+    """Return the source of a notebook's first code cell."""
+    return BOOTSTRAP.format(github=GITHUB, repository=repository(root), tag=tag(root))
+
+
+def colab(path: str, root: Path = ROOT) -> str:
+    """Return Colab's address of the notebook at this path below the root."""
+    return f"https://colab.research.google.com/github/{repository(root)}/blob/{tag(root)}/{path}"
+
+
+def binder(path: str, root: Path = ROOT) -> str:
+    """Return Binder's address of the notebook at this path below the root."""
+    return f"https://mybinder.org/v2/gh/{repository(root)}/main?urlpath=lab/tree/{path}"
+
+
+def page(root: Path = ROOT) -> str:
+    """Return the address of the published page."""
+    owner, name = repository(root).split("/")
+    return f"https://{owner}.github.io/{name}/"
+
+
+def badges(path: str, root: Path = ROOT) -> str:
+    """Return the Markdown that launches the notebook at this path, and leads to the words.
+
+    Text, not pictures: a picture would be asked for from the network whenever the notebook is opened,
+    and be missing offline.
+    """
+    return f"run it in [Colab]({colab(path, root)}) or [Binder]({binder(path, root)}) · [words](words.ipynb)"
+
+
+def readme_badges(root: Path = ROOT) -> str:
+    """Return the README's badges: tests, Colab and Binder."""
+    tests = f"{GITHUB}{repository(root)}/actions/workflows/test.yml"
+    pictures = {
+        "Tests": (f"{tests}/badge.svg", tests),
+        "Open in Colab": ("https://colab.research.google.com/assets/colab-badge.svg", colab(FIRST, root)),
+        "Open in Binder": ("https://mybinder.org/badge_logo.svg", binder(FIRST, root)),
+    }
+    return "\n".join(f"[![{name}]({image})]({target})" for name, (image, target) in pictures.items())

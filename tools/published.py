@@ -1,0 +1,37 @@
+"""Record the published model of the gallery: `python -m tools published`, where it can be had.
+
+Writes tools/data/smollm2.json, from which the gallery is made without the model. It holds the attention
+weights of three heads in three layers: all 9 heads of 30 layers would be thirty times as many.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from helpers.model import published
+from helpers.model.load import load, load_tokenizer
+from helpers.recording.model import record_model
+from tools.launch import DATA, parser
+
+PATH = DATA / "smollm2.json"
+PROMPT = "Today's weather is so"
+LAYERS, HEADS = (1, 16, 23), (0, 2, 8)  # from 0; where there is something to see
+
+
+def main() -> None:
+    """Let the model go on with the prompt, with the cache and without, and keep the record."""
+    parser(__doc__).parse_args()
+    found = published.find()
+    if found is None:
+        sys.exit("the model is not here and cannot be fetched; nothing was written")
+    trace = record_model(
+        load(found),
+        PROMPT,
+        load_tokenizer(found),
+        max_new=12,
+        recorded=[(layer, head) for layer in LAYERS for head in HEADS],
+        training=False,
+        name="SmolLM2-135M-Instruct",
+    )
+    trace.save(PATH)
+    print(f"{PATH}, {PATH.stat().st_size / 1000:.0f} kB")

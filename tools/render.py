@@ -1,0 +1,114 @@
+"""A notebook as a page to read: its stored outputs, its views alive, nothing from the network.
+
+The data of a view is in no stored output, so a copy of the notebook is run, and what its widgets hold goes
+into the page in their place. Above each stands its picture, for readers without scripts.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from latex2mathml.converter import convert
+from nbconvert import HTMLExporter
+from nbformat import NotebookNode
+from pygments.formatters import HtmlFormatter
+
+from helpers.stepper.page import assemble
+from tools import launch
+from tools.notebooks import WIDGET_VIEW, execute
+from tools.teaching import FIGURES
+
+EXPORTER = HTMLExporter(template_name="basic", exclude_anchor_links=True)
+STATE = "application/vnd.jupyter.widget-state+json"
+FORMULA = re.compile(r"(`+).*?\1|(?P<signs>\$\$?)(?P<tex>[^$`]+?)(?P=signs)", re.DOTALL)
+LIGHT, DARK = (HtmlFormatter(style=name).get_style_defs(".highlight") for name in ("default", "github-dark"))
+STYLE = """
+pre { margin: 0; padding: 10px 12px; overflow-x: auto; font: 13px/1.5 ui-monospace, Consolas, monospace; }
+.highlight pre { border: 1px solid var(--line); border-radius: 6px; }
+.code_cell { margin: 12px 0 20px; }
+.text_cell > * > * > :not(table, details) { max-width: 40em; }
+.output { margin-top: 10px; overflow-x: auto; }
+.output:has(.wid-live) :is(.wid-static, .output_area:has(+ .output_area .wid-static)) { display: none; }
+.cell:target { scroll-margin-top: 12px; box-shadow: -5px 0 var(--paper), -8px 0 var(--soft); }
+.prompt:not([class*="wid-"]) { display: none; }
+/* a figure as JupyterLab shows it: drawn for this width and theme, in place of its picture */
+.output_area .wid-figure:has(> svg) { display: block !important; }
+.output_area:has(+ .output_area .wid-figure > svg) { display: none; }
+img { max-width: 100%; height: auto; border-radius: 6px; }
+table { border-collapse: collapse; font-size: 14px; }
+:is(th, td):not(.wid-view *) { padding: 3px 10px; text-align: left; vertical-align: top; }
+:is(th, td):not([style], .wid-view *) { border-bottom: 1px solid var(--line); }
+details { margin: 10px 0; }
+summary { cursor: pointer; font-weight: 600; }
+math { font-size: 1.05em; }
+p:has(> math[display="block"]) { overflow-x: auto; }
+@media (max-width: 600px) { .rendered_html table { display: block; overflow-x: auto; } }
+mtd:first-child { text-align: end; }
+mtd + mtd { text-align: start; }
+"""
+STYLE += f"{LIGHT}\n@media (prefers-color-scheme: dark) {{ {DARK} {FIGURES} }}"
+
+
+def render(path: Path) -> str:
+    """Return the notebook as a page.
+
+    Raises:
+        nbclient.exceptions.CellExecutionError: a cell of a notebook with a widget in it raised.
+    """
+    book = nbformat.read(path, as_version=4)
+    views = enliven(book, path.parent)
+    book.cells = [
+        cell for cell in book.cells if not cell.metadata.get("jupyter")
+    ]  # the folded one, for Colab
+    for cell in book.cells:
+        if cell.cell_type == "markdown":
+            cell.source = FORMULA.sub(formula, cell.source)
+    body, _ = EXPORTER.from_notebook_node(book)
+    back = '<p><a href="../index.html">Watch it decode</a> · <a href="../search.html">Search</a></p>\n'
+    title = re.search(r"^# (.+)$", book.cells[0].source, re.MULTILINE)
+    return assemble(title[1] if title else path.stem, back + linked(body), views, style=STYLE)
+
+
+def enliven(book: NotebookNode, folder: Path) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Put a place for a view where the notebook has a widget's; return the views' data and options by its id.
+
+    Widgets that need a kernel are left out: their picture stands above them.
+    """
+    ran = nbformat.from_dict(book)
+    if any(map(widgets, book.cells)):
+        execute(ran, folder, keep_widgets=True)
+    states = ran.metadata.get("widgets", {}).get(STATE, {}).get("state", {})
+    views: dict[str, tuple[str, dict[str, Any]]] = {}
+    for cell, again in zip(book.cells, ran.cells, strict=True):
+        there = widgets(again) if len(widgets(again)) == len(widgets(cell)) else widgets(cell)
+        for output, new in zip(widgets(cell), there, strict=True):
+            state = states.get(new.data[WIDGET_VIEW]["model_id"], {}).get("state", {})
+            output.data = {"text/html": " "}
+            if "view" in state.get("options", {}):
+                name = f"view{len(views)}"
+                views[name] = state["data"], state["options"]
+                output.data = {"text/html": f'<div class="view" id="{name}"></div>'}
+    return views
+
+
+def widgets(cell: NotebookNode) -> list[NotebookNode]:
+    """The outputs of a cell that show a widget."""
+    return [output for output in cell.get("outputs", []) if WIDGET_VIEW in output.get("data", {})]
+
+
+def formula(found: re.Match[str]) -> str:
+    """A formula as MathML, which browsers draw by themselves; code as it is."""
+    if not found["tex"]:
+        return found[0]
+    tex = html.unescape(found["tex"]).replace("{aligned}", "{split}")  # the name that the converter knows
+    return convert(tex, display="block" if found["signs"] == "$$" else "inline")
+
+
+def linked(body: str) -> str:
+    """Links between notebooks lead to their pages, links to the code to the repository."""
+    body = re.sub(r'href="(\w+)\.ipynb', r'href="\1.html', body)
+    return body.replace('href="../', f'href="{launch.GITHUB}{launch.repository()}/blob/main/')

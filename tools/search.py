@@ -1,0 +1,110 @@
+"""The page that searches the site, with all that it finds inside; site.py writes it.
+
+A place is what stands under a heading of a notebook, a question that people ask, a word, or another page.
+What is folded, such as an answer, is not found, nor what a cell printed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from bs4 import BeautifulSoup, Tag
+
+from helpers.stepper.format import VIEW
+from helpers.stepper.page import Link, assemble, data_text
+from tools import words as glossary
+
+SAID = VIEW["page"]["search"]
+IMPORT = re.compile(r"^(?:from \S+ )?import .*$", re.MULTILINE)
+SCRIPT = Path(__file__).with_name("search_bundle.js")
+HEADINGS = ["h1", "h2", "h3"]
+NOT_READ = "details, script, style, noscript, svg, math, .anchor-link"
+LEFT_OUT = ("ways.html", "notebooks/words.html", "notebooks/questions.html")  # lists of what is found itself
+STYLE = """
+#query { box-sizing: border-box; width: 100%; max-width: 34em; padding: 9px 12px;
+  border: 1px solid var(--soft); border-radius: 6px; background: var(--paper); color: var(--ink);
+  font: inherit; }
+label { display: block; margin-bottom: 6px; }
+#count { min-height: 1.5em; margin: 10px 0; color: var(--soft); }
+#found { margin: 0; padding: 0; list-style: none; border-top: 1px solid var(--line); }
+#found li { padding: 10px 0; border-bottom: 1px solid var(--line); }
+#found a { font-weight: 600; }
+#found span { color: var(--soft); font-size: 15px; }
+#found p { max-width: 44em; margin: 2px 0 0; font-size: 15px; line-height: 1.45; }
+mark { background: none; color: inherit; font-weight: 700; }
+"""
+
+
+def plain(tag: Tag) -> str:
+    """The text of an element, but for lines that import something."""
+    return " ".join(IMPORT.sub("", tag.get_text()).split())
+
+
+def under_headings(name: str, soup: BeautifulSoup) -> Iterator[dict[str, str]]:
+    """A notebook's places: in each cell what stands under a heading, be it that of an earlier cell."""
+    title = heading = plain(soup.h1 or soup)
+    for cell in soup.select('[id^="cell-id="]'):
+        place = {"address": f"{name}#{cell['id']}", "page": title}
+        text = ""
+        for one in cell.select(".rendered_html > *, .input_area pre"):
+            if one.name in HEADINGS:
+                yield {**place, "heading": heading, "text": text}
+                heading, text = plain(one), ""
+            else:
+                text += f"{plain(one)} "
+        yield {**place, "heading": heading, "text": text}
+
+
+def words(folder: Path) -> Iterator[dict[str, str]]:
+    """Each word of the series with its meaning; it leads to the cell that introduces it."""
+    bold = glossary.bold(folder)
+    for group in glossary.read().values():
+        for word, meaning in group.items():
+            notebook, cell = next(glossary.shown_in(word, bold), ("words", ""))
+            address = f"notebooks/{notebook}.html#cell-id={cell}"
+            heading = ", ".join((*glossary.forms(word), *glossary.also(word)))
+            yield {"address": address, "heading": heading, "text": meaning}
+
+
+def places(pages: dict[str, str], questions: list[Link], folder: Path) -> list[dict[str, str]]:
+    """All that can be found in pages, by their names; first the questions, with their answers."""
+    found: list[dict[str, str]] = []
+    titles: dict[str, str] = {}
+    for name, text in pages.items():
+        soup = BeautifulSoup(text, "html.parser")
+        for tag in soup.select(NOT_READ):
+            tag.decompose()
+        for tag in soup.select("li, p, td, th"):
+            tag.append(" · " if tag.name in ("td", "th") else " ")
+        titles[name] = plain(soup.h1 or soup.title or soup)
+        if name in LEFT_OUT or not soup.body:
+            continue
+        if name.startswith("notebooks/"):
+            found += (place for place in under_headings(name, soup) if place["text"])
+        else:
+            found.append({"address": name, "page": "", "heading": titles[name], "text": plain(soup.body)})
+    asked = [{"address": one.address, "heading": one.text, "text": one.note} for one in questions]
+    led = [
+        {**place, "page": titles[page]}
+        for place in (*asked, *words(folder))
+        if (page := place["address"].partition("#")[0]) in titles
+    ]
+    return [*led, *found]
+
+
+def search(pages: dict[str, str], questions: list[Link], folder: Path) -> str:
+    """The page that finds places in these pages; arguments as in `places`."""
+    found = [{"id": n, **place} for n, place in enumerate(places(pages, questions, folder))]
+    data = data_text(json.dumps({"places": found, "said": SAID}, ensure_ascii=False))
+    body = (
+        f'<h1>{SAID["title"]}</h1>\n<label for="query">{SAID["label"]}</label>\n'
+        '<input id="query" type="search" autofocus autocomplete="off" spellcheck="false">\n'
+        f'<p id="count" role="status"></p>\n<ol id="found"></ol>\n'
+        f"<noscript><p>{SAID['no script']}</p></noscript>\n"
+        f'<script type="application/json" id="places">{data}</script>\n'
+        f"<script>{SCRIPT.read_text(encoding='utf-8')}</script>"
+    )
+    return assemble(SAID["title"], body, {}, SAID["label"], STYLE)

@@ -1,0 +1,378 @@
+"""Make what is published: a page to send, ways through, a gallery, the notebooks, a class, sheets to print.
+
+    python -m tools site                # build/: index and its model, ways, gallery, a class, sheets
+    python -m tools site --notebooks    # and build/notebooks/: some minutes, for their views they are run;
+                                           # and the search of all that
+    python -m tools site --model        # and a published model, 98 MB, that a button of the page fetches
+
+All of it opens from disk, with no network and no kernel. Links to notebooks' pages that are not made lead to
+those that are published.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import nbformat
+
+from helpers.recording.diary import load_diary
+from helpers.recording.toy import record_toy
+from helpers.stepper import Live, Pool, Stepper, StepTime, WhatIf
+from helpers.stepper.page import Link, Section, build, file_script
+from helpers.stepper.view import View
+from helpers.trace import EngineTrace, Trace
+from tools import launch
+from tools.film_page import FILMS, LENGTH, film
+from tools.handout import TABLE_STYLE, card, phases
+from tools.launch import DATA, ROOT
+from tools.sheets import sheets
+from tools.sizes import SHORT
+from tools.teaching import FIGURES, slides, teaching
+from tools.worksheet import worksheet
+
+TITLE = "Watch it decode"
+QUESTION = (
+    "You press Enter. A pause; then words drip onto the screen, one by one. Why the pause, why the drip, and "
+    "what is kept in between?"
+)
+PREVIEW = ROOT / "notebooks" / "pictures" / "race.png"  # what a messenger shows beside the page's address
+LINE = re.compile(
+    r"^\| \[(?P<name>.+?)\]\((?P<path>notebooks/\S+)\.ipynb\) \| (?P<question>.+?) \| "
+    r"(?P<minutes>[\d +]*?) *\|$",
+    re.MULTILINE,
+)
+ASKED = re.compile(
+    r"^\| (?P<question>[^|[]+\?)(?: \(\[[^|]+\))? \| (?P<answer>[^|]+) \| "
+    r"\[\w+\]\((?P<path>\w+)\.ipynb(?P<cell>[^)]*)\) \|$",
+    re.MULTILINE,
+)
+HOME = Link(TITLE, "index.html", "Let it write, take the steps, change a word.")
+SEARCH = Link("Search", "search.html", "Notebooks to the cell, words, and questions that people ask.")
+STEP = (
+    "The models above are small, and your browser runs them. Here one equation says how long a decode step "
+    "has to take with a model that many people use, on a card that many rent: it reads the weights and each "
+    "user's rows, and computes.",
+    "A real step takes longer; what is left out stands under the bars. The address holds your case, so that "
+    "you can send it.",
+)
+SEVENTY = "case-as=Llama-3.1-70B&case-users=32&case-cards=4&case-collective=15"
+CATCHING = "How many users fit on my card?"
+PAGE = re.compile(r'(?<=<a )href="([\w/-]+\.html)')
+WAY = re.compile(r"\*\*The (?P<way>short|whole) way\*\*, (?P<time>[^:\n]+):")
+
+
+def readme() -> str:
+    """The README, where the notebooks and the ways stand."""
+    return (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def notebooks() -> list[Link]:
+    """The notebooks, their questions and minutes, as the README's table lists them."""
+    return [
+        Link(name, f"{path}.html", f"{minutes} min · {question}" if minutes else question)
+        for name, path, question, minutes in LINE.findall(readme())
+    ]
+
+
+def questions() -> list[Link]:
+    """The questions that people ask, each with its answer, and the cell or page that shows it."""
+    cells = nbformat.read(ROOT / "notebooks" / "questions.ipynb", as_version=4).cells
+    return [
+        Link(question, f"notebooks/{path}.html{cell}", answer)
+        for question, answer, path, cell in ASKED.findall("\n\n".join(cell.source for cell in cells))
+    ]
+
+
+def by_question() -> Link:
+    """Where the questions stand."""
+    text = f"“{CATCHING}” and {len(questions()) - 1} more."
+    return Link("By your question", "notebooks/questions.html", text)
+
+
+def ways() -> str:
+    """The page of the three ways through."""
+    time = dict(WAY.findall(readme()))
+    short = [link for link in notebooks() if Path(link.address).name.startswith(SHORT)]
+    parts = [
+        Section(links=[SEARCH]),
+        Section(
+            f"An afternoon, {time['short']}: why there is a pause, why words drip, and what is kept.",
+            heading="The short way",
+            name="short",
+            links=short,
+        ),
+        Section(
+            f"In the order of the numbers, {time['whole']}. Each notebook runs by itself.",
+            heading="The whole way",
+            name="whole",
+            links=notebooks(),
+        ),
+        Section(
+            "What people ask, each with its answer in a sentence, and the cell that shows it.",
+            heading="The third way",
+            name="question",
+            links=[by_question(), HOME],
+        ),
+    ]
+    return build("Three ways through", parts, QUESTION)
+
+
+def index(diary: Trace, published: Path | None = None) -> str:
+    """The page to send: live, stepper, what-if, and where to go on."""
+    prompt, tokens = diary.sequences[0].prompt, diary.sequences[0].tokens
+    by = next(n for n, token in enumerate(tokens) if token.text == "by")
+    passes = [step.phase for step in diary.runs[0].passes]
+    first = 1 + passes.index("decode")  # counted from 1, as in an address
+    name = first + by - prompt  # the pass that runs it
+    live = Section(
+        QUESTION,
+        Live(published=published),
+        (
+            "The pause is prefill: all tokens of the text run in one pass. Here a token is a word or a full "
+            "stop. Out comes a probability for each word that the model knows, and one of them is drawn. The "
+            "drip is decode: the word that came goes in behind the others, and the next one comes out.",
+            "Each token that runs leaves a row: its key, K, by which later tokens find it, and its value, V, "
+            "which they take from it. The KV cache keeps the rows. So a pass of the drip runs one token, the "
+            "newest. Without the cache it runs the whole text again.",
+        ),
+    )
+    stepper = Section(
+        (
+            "A diary that was recorded, and now you take the steps: press Next. Each token looks at those "
+            "before it and takes something from them. The larger a blue square, the more it takes. The box "
+            "under the triangle keeps the rows from pass to pass: it is the KV cache.",
+            "All this happens in 16 places. The model has 4 layers, one on top of the other, and each layer "
+            "has 4 heads, which look for different things.",
+        ),
+        Stepper(lighter(diary)),
+        (
+            "At “by”, head 3 of layer 1 finds the name, and the diary is signed with it.",
+            "Now turn the cache off and step again. The words are the same, but for each of them every token "
+            "runs again, and its row is dropped. The line under the board says what bounds a pass. "
+            "The lab shows how that changes, for a model, a card and a prompt that you choose.",
+        ),
+        heading="What is kept",
+        name="kept",
+        moments=(
+            Link("The first step of decode", f"#pass={first}&at=view1"),
+            Link("“by” finds the name", f"#pass={name}&layer=1&head=3&at=view1"),
+            Link("The same without the cache", f"#pass={name}&layer=1&head=3&cache=off&at=view1"),
+            Link("The lab: training, prefill, decode", "#panels=lab&at=view1"),
+        ),
+    )
+    what_if = Section(
+        (
+            "What was kept for one text can serve another one, as far as both begin alike. What stands "
+            "before the change may be kept: no token looks ahead, so nothing there can have seen it.",
+            "Here a second model, a toy, is so small that you can work it out on paper. Each word carries a "
+            "number, its V in layer 1.",
+            "Four heads take means of the numbers so far: of every second word (0 as long as there is none), "
+            "of the newest, of the first, and of all. The mean of these four is the token's V in layer 2.",
+            "The cache was filled with “Today weather is so nice”. Then weather was changed from 20 to 8. "
+            "Change another number, put a word in or take one out.",
+        ),
+        WhatIf(),
+        "A key says here only where a token stands. In a real model it is made as the value is, and goes "
+        "stale "
+        "with it.",
+        heading="When a kept row goes stale",
+        name="stale",
+        moments=(
+            Link(
+                "A name put in front", "#words=Oslo,Today,weather,is,so,nice&numbers=8,10,20,1,5,14&at=view3"
+            ),
+            Link("The last word changed", "#words=Today,weather,is,so,warm&numbers=10,20,1,5,12&at=view3"),
+        ),
+    )
+    table = Section(body=phases(), heading="Prefill against decode", name="phases")
+    step = Section(
+        STEP,
+        StepTime(users=1),
+        heading="What a step takes, on a card of your choice",
+        name="step",
+        moments=(
+            Link("64 users share the weights", "#case-users=64&at=view4"),
+            Link("Long chats: the rows take longest", "#case-users=64&case-text=8192&at=view4"),
+            Link("70 billion numbers on 4 cards", f"#{SEVENTY}&at=view4"),
+        ),
+    )
+    time = dict(WAY.findall(readme()))
+    more = (
+        Link("The short way", "ways.html", f"{time['short']}: an afternoon, and the question is answered."),
+        Link("The whole way", "ways.html#whole", f"{time['whole']}, from four heads to several machines."),
+        by_question(),
+        SEARCH,
+        Link("Film", "film.html", f"{LENGTH:.0f} seconds without a voice."),
+        Link("Words", "notebooks/words.html", "What each word means, and the cell that shows it."),
+        Link("Gallery", "gallery.html", "A toy, a diary, a published model and an engine, to step through."),
+        Link("Worksheet", "worksheet.html", "The walk by hand, to print."),
+        Link("For teachers", "teaching.html", "Three lessons, two more worksheets, slides."),
+        Link("Prefill against decode", "card.html", "Both on one card, to print."),
+        Link("Code", f"{launch.GITHUB}{launch.repository()}", "Run the notebooks yourself, in a minute."),
+    )
+    books = Section(
+        "Notebooks go from four heads on paper to a PyTorch decoder that you train, cache and step through, "
+        "and on to what a word costs and what people do about it.",
+        heading="Work it out yourself",
+        name="books",
+        links=more,
+    )
+    owner, site = launch.repository().split("/")
+    picture = f"https://{owner}.github.io/{site}/{PREVIEW.name}"
+    sections = [live, stepper, table, what_if, step, books]
+    return build(TITLE, sections, QUESTION, picture, beside=True, style=TABLE_STYLE)
+
+
+def lighter(trace: Trace) -> Trace:
+    """The trace with as many digits as are shown; without its shapes: the lab's are a chosen model's."""
+    message = json.loads(trace.to_json(), parse_float=lambda digits: round(float(digits), 4))
+    for run in message["runs"]:
+        for event in run["passes"]:
+            event["shapes"] = []
+    return Trace.from_json(json.dumps(message))
+
+
+def six_diaries() -> EngineTrace:
+    """Serve three texts that begin alike and three others, on 12 pages of 6 rows: pages run out once."""
+    from helpers.model import evaluate, shipped  # with PyTorch: takes a second
+    from helpers.recording.engine import StepRecorder
+    from helpers.serve.engine import Engine
+
+    model, tokenizer = shipped.load()
+    begin = "Mia writes from Oslo. Monday is sunny in Oslo. Mia swam in the lake."
+    alike = (f"{begin} {more}" for more in ("Today weather is so", "Today weather is cold", "A fox slept in"))
+    others = (tokenizer.encode(diary.text) for diary in evaluate.held_out_diaries(6, seed=1)[1:4])
+    a, c, e = map(tokenizer.encode, alike)
+    b, d, f = (tokens[:n] for tokens, n in zip(others, (14, 22, 10), strict=True))
+    coming = {0: [("A", a, 12), ("B", b, 5)], 1: [("C", c, 12)], 4: [("D", d, 10)], 7: [("E", e, 9)]}
+    coming[10] = [("F", f, 8)]
+    engine = Engine(model, slots=3, budget=24, n_pages=12, page_size=6, eos_ids=())
+    with StepRecorder(engine.scheduler, lambda token: tokenizer.decode([token]), "diaries") as recorder:
+        for n in range(100):
+            for request in coming.pop(n, []):
+                engine.add(*request)
+            if engine.busy:
+                engine.step()
+    return recorder.trace
+
+
+def gallery(diary: Trace) -> dict[str, str]:
+    """Pages of single runs, by file name, and the one that leads to them."""
+    published = Trace.load(DATA / "smollm2.json")
+    shown: dict[str, tuple[str, View, str]] = {
+        "toy": (
+            "A toy of two layers",
+            Stepper(record_toy(n_layers=2)),
+            "Four heads that you can follow by hand, in two layers, on “Today weather is so”.",
+        ),
+        "diary": (
+            "A signed diary",
+            Stepper(diary),
+            "A model that the series trains goes on with a diary. It signs with the name that it read "
+            "before: in layer 1, head 3 of “by” looks at the second Mia.",
+        ),
+        "smollm2": (
+            "SmolLM2 on the weather",
+            Stepper(published, layer=min(layer for layer, _ in published.recorded)),
+            f"{published.model.name} goes on with “Today's weather is so”. It has 30 layers of 9 heads, with "
+            "3 heads of K and V. Shown are heads 1, 3 and 9 of layers 2, 17 and 24; the others ran too, and "
+            "were left out to keep the page small. In layer 24 nearly all of the weight lies on the first "
+            "token: heads that find nothing rest there.",
+        ),
+        "pool": (
+            "Six diaries, twelve pages",
+            Pool(six_diaries()),
+            "An engine goes on with six diaries at once, on a pool of 12 pages of 6 rows each. A, C and E "
+            "begin alike and share pages. Where no page is free, the youngest is preempted, and comes again.",
+        ),
+        "step": (
+            "What a step takes",
+            StepTime(),
+            "A model, a card, users of your choice, and one equation.",
+        ),
+    }
+    back, pages = Section(links=[Link("Gallery", "gallery.html")]), {}
+    for name, (title, view, output) in shown.items():
+        before = STEP[1:] if name == "step" else output
+        pages[f"{name}.html"] = build(title, [Section(before, view), back], output)
+    links = [Link(title, f"{name}.html", output) for name, (title, _, output) in shown.items()]
+    links.append(Link("Fingerprints", "museum.html", "Bugs of real projects: where two runs part."))
+    text = f"{len(links)} pages: recorded runs, and one equation."
+    return {**pages, "gallery.html": build("Gallery", [Section(text, links=[*links, HOME])])}
+
+
+def museum() -> str:
+    """The page of notebook 22's poster, with the threads; the picture is the notebook's stored one."""
+    from helpers.museum import EXHIBITS  # with PyTorch: takes a second
+
+    book = json.loads((ROOT / "notebooks" / "22_museum.ipynb").read_text(encoding="utf-8"))
+    outputs = next(cell["outputs"] for cell in book["cells"] if cell["id"] == "c22-poster")
+    poster = "".join(next(one["data"]["text/html"] for one in outputs if "text/html" in one["data"]))
+    rooms = enumerate(EXHIBITS.values(), 1)
+    threads = [Link(room.reported, room.address, f"room {n}: {room.users}") for n, room in rooms]
+    message = (
+        "Eleven bugs that real projects shipped, planted in the decoder of this series, and one report that "
+        "was none. Each picture compares two runs that were made to say the same words, one repaired and one "
+        "as it was shipped. A column is a pass, a line a layer; the more ink, the further apart. The ring "
+        "marks where they part first."
+    )
+    book_link = Link("22 The museum of bugs", "notebooks/22_museum.html", "Find the causes yourself.")
+    shown = f'<div class="jp-OutputArea-child">{poster}</div>'  # as a notebook's page shows it
+    sections = [Section(message, body=shown), Section(links=threads, heading="Reported in", name="threads")]
+    sections.append(Section(links=[book_link, Link("Gallery", "gallery.html")]))
+    dark = f"@media (prefers-color-scheme: dark) {{ {FIGURES} }}"
+    return build("Fingerprints", sections, message, style=dark)
+
+
+def plain(published: Path | None = None) -> dict[str, str]:
+    """All pages but the notebooks and their search, by file name."""
+    diary = load_diary()
+    pages = {"index.html": index(diary, published), "ways.html": ways(), **gallery(diary)}
+    pages |= {"worksheet.html": worksheet(), "worksheet-answers.html": worksheet(True), "card.html": card()}
+    pages |= {"museum.html": museum(), "film.html": film()}
+    return pages | {"teaching.html": teaching(), "slides.html": slides(), **sheets()}
+
+
+def on_the_site(pages: Mapping[str, str]) -> dict[str, str]:
+    """These pages, with links that lead to where the others are published that none of them is."""
+
+    def there(link: re.Match[str]) -> str:
+        return link[0] if link[1] in pages else f'href="{launch.page()}{link[1]}'
+
+    return {name: PAGE.sub(there, text) for name, text in pages.items()}
+
+
+def main() -> None:
+    """Write the files and say where they are."""
+    parser = launch.parser(__doc__)
+    parser.add_argument("--notebooks", action="store_true", help="the notebooks too")
+    parser.add_argument("--model", action="store_true", help="a published model beside the page")
+    wanted, published = parser.parse_args(), None
+    if wanted.model:
+        from helpers.model.published import gguf  # with PyTorch: takes a second
+
+        published = gguf()
+    pages = plain(published)
+    (ROOT / "build" / "notebooks").mkdir(parents=True, exist_ok=True)
+    if wanted.notebooks:
+        from tools.render import render
+        from tools.search import search  # takes a second to import, and so does:
+
+        for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+            pages[f"notebooks/{path.stem}.html"] = render(path)
+        pages["search.html"] = search(pages, questions(), ROOT / "notebooks")
+    else:
+        pages = on_the_site(pages)
+    for file in filter(None, (PREVIEW, *FILMS, published)):
+        shutil.copy(file, ROOT / "build")
+    name, text = file_script(Live.file)
+    pages[name] = text
+    if wanted.notebooks:
+        pages[f"notebooks/{name}"] = text
+    for name, text in pages.items():
+        (ROOT / "build" / name).write_text(text, encoding="utf-8")
+        print(ROOT / "build" / name, f"{len(text.encode()) / 1000:,.0f} kB")

@@ -1,0 +1,85 @@
+"""Write the repository's address and the version everywhere they are used.
+
+    python -m tools stamp OWNER/NAME        # change the address
+    python -m tools stamp                   # after a change in pyproject.toml, of the version for example
+    python -m tools stamp --check           # change nothing; fail and name what is stale
+
+They stand in one place, pyproject.toml; from there they go into the README, CITATION.cff, the badges and the
+first code cell of the notebooks.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+
+from tools.check import code_cells
+from tools.launch import ROOT, about, badges, bootstrap, page, parser, readme_badges, repository
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9_.-]+")
+STAMPED = ["pyproject.toml", "*.md", "CITATION.cff", ".github/**/*.md", "notebooks/*.ipynb"]
+BADGES = re.compile(r"run it in \[Colab\]\(\S+\) or \[Binder\]\(\S+\)(?: · \[words\]\(\S+\))?")
+README_BADGES = re.compile(r"^\[!\[Tests\].*\n.*\n.*$", re.MULTILINE)
+CITED = re.compile(r"^version: .*$", re.MULTILINE)
+
+
+def texts(root: Path) -> Iterator[Path]:
+    """Yield the files that are written into, pyproject.toml first."""
+    for pattern in STAMPED:
+        yield from sorted(root.glob(pattern))
+
+
+def current(path: Path, text: str, root: Path) -> str:
+    """Return a file's text with the badges, first cell and version that pyproject.toml gives it."""
+    if path.suffix == ".ipynb":
+        book = nbformat.reads(text, as_version=4)
+        for first in code_cells(book)[:1]:
+            first.source = bootstrap(root)
+        ours = badges(f"notebooks/{path.name}", root)
+        for cell in book.cells:
+            cell.source = BADGES.sub(ours, cell.source)
+        return nbformat.writes(book) + "\n"
+    if path.suffix == ".cff":
+        return CITED.sub(f"version: {about(root)['version']}", text)
+    return README_BADGES.sub(readme_badges(root), text)
+
+
+def stamp(new: str, root: Path = ROOT) -> list[Path]:
+    """Let this be the address, here and everywhere it is written to; return what changed."""
+    old_page = page(root)
+    old = re.compile(rf"(?<![\w-]){re.escape(repository(root))}(?![\w-])")
+    owner, name = new.split("/")
+    changed = []
+    for path in texts(root):
+        before = path.read_text(encoding="utf-8")
+        after = old.sub(new, before).replace(old_page, f"https://{owner}.github.io/{name}/")
+        after = current(path, after, root)
+        if after != before:
+            path.write_text(after, encoding="utf-8", newline="\n")
+            changed.append(path)
+    return changed
+
+
+def stale(root: Path = ROOT) -> Iterator[str]:
+    """Name each file whose badges, first cell or version are not those of pyproject.toml."""
+    for path in texts(root):
+        if current(path, text := path.read_text(encoding="utf-8"), root) != text:
+            yield f"{path.relative_to(root)}: not what `python -m tools stamp` writes"
+
+
+def main() -> None:
+    arguments = parser(__doc__)
+    what = arguments.add_mutually_exclusive_group()
+    what.add_argument("repository", nargs="?", default=repository(), help="OWNER/NAME on GitHub")
+    what.add_argument("--check", action="store_true", help="change nothing; fail if something is stale")
+    given = arguments.parse_args()
+    if not NAME.fullmatch(given.repository):
+        arguments.error(f"{given.repository!r} is no OWNER/NAME, such as octocat/watch-it-decode")
+    for path in [] if given.check else stamp(given.repository):
+        print(f"stamped {path.relative_to(ROOT)}")
+    if found := list(stale()):
+        sys.exit("\n".join(found))

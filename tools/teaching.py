@@ -1,0 +1,133 @@
+"""The page for teachers and the slides, both made from TEACHING.md; site.py writes them.
+
+A slide is a line of its table: a cell, whose stored picture is shown, and a sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from html import escape
+
+import nbformat
+from nbconvert.filters import markdown2html
+from nbformat import NotebookNode
+
+from helpers.drawing.svg import PALETTE
+from helpers.stepper.page import assemble
+from tools import launch
+
+TEXT = launch.ROOT / "TEACHING.md"
+LINK = re.compile(r"\[(?P<text>[^]]+)\]\((?P<path>notebooks/\w+\.ipynb)#cell-id=(?P<id>[\w-]+)\)")
+SLIDE = re.compile(rf"^\| {LINK.pattern} \| (?P<sentence>.+) \|$", re.MULTILINE)
+THEMES = [
+    "".join(f"--wid-{name.replace(' ', '-')}:{both[n]};" for name, both in PALETTE.items()) for n in (0, 1)
+]
+FIGURES = f"body .wid-figure {{ {THEMES[1]} }}"  # in the dark theme
+STYLE = """
+body > :is(p, ul, ol, pre, h2, table) { margin: 12px 0; }
+body > h2 { margin-top: 56px; font-size: 26px; }
+body > :is(p, ul, ol) { max-width: 44em; }
+table { width: 100%; border-collapse: collapse; font-size: 15px; }
+:is(th, td) { padding: 6px 14px 6px 0; border-bottom: 1px solid var(--line); text-align: left;
+  vertical-align: top; }
+td:last-child { min-width: 15em; }
+pre { padding: 10px 12px; border: 1px solid var(--line); border-radius: 6px; white-space: pre-wrap; }
+pre, code { font-size: 14px; }
+@media (max-width: 600px) { table { display: block; overflow-x: auto; } }
+li { margin: 4px 0; }
+.anchor-link { display: none; }
+"""
+SLIDES_STYLE = """
+html { scroll-snap-type: y mandatory; }
+body { max-width: none; margin: 0; padding: 0; }
+.slide { display: flex; flex-direction: column; align-items: center; gap: 4vh; box-sizing: border-box;
+  position: relative; height: 100vh; padding: 6vh 6vw 8vh; scroll-snap-align: start; break-after: page; }
+.slide figure { flex: 1; width: 100%; min-height: 0; margin: 0; }
+.slide :is(svg, img) { width: 100%; height: 100%; object-fit: contain; fill: var(--wid-ink); }
+.slide svg + svg { display: none; }
+/* a small screen: the narrow form where there is one, and as high as its letters need */
+@media (max-width: 600px), (max-height: 500px) {
+  .slide { height: auto; min-height: 100vh; justify-content: center; }
+  .slide figure { flex: none; }
+  .slide :is(svg, img) { height: auto; }
+}
+@media (max-width: 600px) {
+  .slide svg:has(+ svg) { display: none; }
+  .slide svg + svg { display: block; }
+}
+.slide p { max-width: 32em; margin: 0; font-size: clamp(20px, min(4.6vh, 5vw), 48px); line-height: 1.25;
+  text-align: center; text-wrap: balance; }
+.slide a { position: absolute; right: 3vw; bottom: 2.5vh; color: var(--soft); font-size: 14px; }
+@page { size: 1280px 720px; margin: 0; }
+"""
+KEYS = """<script>
+const slides = [...document.querySelectorAll(".slide")];
+const steps = { ArrowRight: 1, ArrowDown: 1, PageDown: 1, " ": 1, ArrowLeft: -1, ArrowUp: -1, PageUp: -1 };
+addEventListener("keydown", (event) => {
+  const at = slides.findLastIndex((slide) => slide.getBoundingClientRect().top < innerHeight / 2);
+  const to = { Home: 0, End: slides.length - 1 }[event.key] ?? at + steps[event.key];
+  if (Number.isNaN(to)) return;
+  event.preventDefault();
+  slides[Math.max(0, Math.min(to, slides.length - 1))].scrollIntoView();
+});
+</script>"""
+
+
+def text() -> str:
+    """The Markdown."""
+    return TEXT.read_text(encoding="utf-8")
+
+
+def cell_of(link: re.Match[str]) -> NotebookNode:
+    """The cell that a link leads to.
+
+    Raises:
+        ValueError: the notebook has no such cell.
+    """
+    book = nbformat.read(launch.ROOT / link["path"], as_version=4)
+    for cell in book.cells:
+        if cell.id == link["id"]:
+            return cell
+    raise ValueError(f"TEACHING.md: {link['path']} has no cell {link['id']}")
+
+
+def picture(cell: NotebookNode) -> str:
+    """The picture that a cell has stored, with its text alternative: as SVG, a narrow one last, else as PNG.
+
+    Raises:
+        ValueError: it has none.
+    """
+    shown = [output.data for output in cell.get("outputs", []) if "data" in output]
+    alt = next((escape(data["text/plain"]) for data in shown if "image/png" in data), "")
+    html = "".join(data.get("text/html", "") for data in shown)
+    if drawn := re.findall(r'<svg (viewBox="[^"]+")[^>]*>(.*?)</svg>', html, re.DOTALL):
+        return "".join(f'<svg {box} role="img" aria-label="{alt}">{shapes}</svg>' for box, shapes in drawn)
+    for data in shown:
+        if "image/png" in data:
+            png = data["image/png"].replace("\n", "")
+            return f'<img alt="{alt}" src="data:image/png;base64,{png}">'
+    raise ValueError(f"cell {cell.id} has no picture")
+
+
+def slides() -> str:
+    """The slides, one below the other; keys and scrolling turn them, and each prints on a page."""
+    found = list(SLIDE.finditer(text()))
+    parts = []
+    for n, one in enumerate(found, 1):
+        sentence = re.sub(r"\*(.+?)\*", r"<em>\1</em>", escape(one["sentence"]))
+        address = f"{one['path'].replace('.ipynb', '.html')}#cell-id={one['id']}"
+        label = f'<a href="{address}">notebook {one["text"]} · {n} of {len(found)}</a>'
+        shown = picture(cell_of(one))
+        parts.append(f'<div class="slide"><figure>{shown}</figure><p>{sentence}</p>{label}</div>')
+    light, dark = THEMES
+    style = f":root{{{light}}}@media (prefers-color-scheme: dark){{:root{{{dark}}}}}{SLIDES_STYLE}"
+    return assemble("Slides", "\n".join(parts) + KEYS, {}, style=style)
+
+
+def teaching() -> str:
+    """The page for teachers; links to the site's own pages and to the notebooks stay on the site."""
+    body = markdown2html(text().replace(launch.page(), ""))
+    body = re.sub(r'href="(notebooks/\w+)\.ipynb', r'href="\1.html', body).replace(
+        'href=""', 'href="index.html"'
+    )
+    return assemble("For teachers", body, {}, "Three lessons, sheets to print, slides.", STYLE)

@@ -1,0 +1,78 @@
+"""Watch a head turn to the name in training: `python -m tools training` (five minutes).
+
+Trains the shipped model as train.py does, stops after the last batch of LOOKS, and writes
+helpers/chapters/training.json.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+
+import torch
+from torch import Tensor
+
+from helpers.chapters import n08
+from helpers.model import evaluate, shipped
+from helpers.model.contributions import Bars, name_bars
+from helpers.model.probe import without_heads
+from helpers.model.train import batches, train
+from helpers.model.transformer import Transformer
+from helpers.recording.model import record_model
+from helpers.tokenizer import Tokenizer
+from tools.launch import parser
+from tools.train import STEPS
+
+LOOKS, NAME = tuple(range(25, 601, 25)), "Mia"
+
+
+class SeenEnoughError(Exception):
+    """No batch after the last look is needed."""
+
+
+def look(model: Transformer, tokenizer: Tokenizer, batches: int) -> n08.Look:
+    """Return what the model does at `by` in the diary, and how many of 50 names are right."""
+    read, diaries = shipped.DIARY.split(), evaluate.held_out_diaries(50, seed=5, quiet=12)
+    run = record_model(model, shipped.DIARY, tokenizer, max_new=1, training=False, uncached=False)
+    weights = run.attention_weights(len(read) - 1, *shipped.FINDS_NAMES)
+    words = dict(evaluate.next_words(model, tokenizer, shipped.DIARY, n=tokenizer.vocab_size))
+    output = [evaluate.next_words(model, tokenizer, one.prompt, 1)[0][0] for one in diaries]
+    off = without_heads(model, [shipped.FINDS_NAMES])
+    return n08.Look(
+        batches=batches,
+        weight=round(float(sum(weights[n] for n, word in enumerate(read) if word == NAME)), 3),
+        probability=round(words[NAME], 3),
+        right=sum(word == one.name for word, one in zip(output, diaries, strict=True)),
+        bars=rounded(name_bars(model, tokenizer, shipped.DIARY, NAME)),
+        off=rounded(name_bars(off, tokenizer, shipped.DIARY, NAME)),
+    )
+
+
+def rounded(bars: Bars) -> Bars:
+    """Return the bars with two decimals."""
+    return bars._replace(adds={part: round(value, 2) for part, value in bars.adds.items()})
+
+
+def main() -> None:
+    """Train, look on the way, and write what was seen."""
+    parser(__doc__).parse_args()
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    tokenizer, model, seen = Tokenizer.of_words(shipped.VOCABULARY), Transformer(shipped.CONFIG), []
+
+    def watched() -> Iterator[Tensor]:
+        for n, texts in enumerate(batches(tokenizer, 0)):
+            if n in LOOKS:
+                model.eval()
+                seen.append(look(model, tokenizer, n)._asdict())
+                model.train()
+                print(seen[-1])
+            if n == LOOKS[-1]:
+                raise SeenEnoughError
+            yield texts
+
+    with suppress(SeenEnoughError):
+        train(model, watched(), STEPS, bar=False)
+    lines = ",\n".join(json.dumps(one) for one in seen)
+    n08.WATCHED.write_text(f"[\n{lines}\n]\n", encoding="utf-8")

@@ -1,0 +1,163 @@
+"""Make notebooks/words.ipynb: each word, its meaning and where it is introduced: `python -m tools words`.
+
+What a word means stands in words.txt, one plain sentence each, behind the field's term: `KV entry (here row)`
+has our shorter name beside it, `prefill (also prompt processing)` another of the field's. Where it is
+introduced stands in the notebooks: there it is bold. Forms of a word that can be bold are parted by "|"; a
+plural and "… is called …" are found. A name that only others use need not be bold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from tools.launch import DATA, ROOT, parser
+from tools.notebooks import settle
+
+PAGE = ROOT / "notebooks" / "words.ipynb"
+MEANINGS = DATA / "words.txt"
+OTHERS = "Names that others use"  # the group of them
+BOLD = re.compile(r"\*\*([^*\n]+)\*\*")
+Groups = dict[str, dict[str, str]]
+
+MIXED_UP = {
+    "token processed": ("Work: a token goes through the model. Run again, it counts again.", "position"),
+    "position": (
+        "A place: where a token stands in its text. It has one, however often it runs.",
+        "token processed",
+    ),
+    "row": ("One token's K and V in one layer: what the cache keeps of it there.", "a line of a table"),
+    "query": ("A list of numbers that a token makes in order to look.", "a prompt"),
+    "prompt": ("The text that you give to the model.", "query"),
+    "pass": ("One run of the model, over one token or many.", "token processed"),
+    "weights": ("A model's learned numbers.", "attention weights"),
+    "attention weights": ("How much a token takes from each token that it sees.", "weights"),
+}
+
+PYTORCH = {
+    "`torch.tensor([[10.0, 20.0]])`": "`np.array`, with 4 bytes a number",
+    "`x.mean(dim=1)`": "`x.mean(axis=1)`; `dim=-1` is the last axis",
+    "`x[0, 1].item()`": "`x[0, 1]` as a plain number",
+    "`x @ y.T`": "the same: a product of matrices, the second one transposed",
+    "`x.softmax(dim=-1)`": "softmax along the last axis",
+    "`x.masked_fill(mask, 0)`": "`np.where(mask, 0, x)`",
+    "`torch.cat([x, y], dim=0)`": "`np.concatenate`",
+    "`x.unflatten(-1, (4, 32))`, `x.flatten(2)`": "`x.reshape`: one axis into two, several into one",
+    "`with torch.no_grad():`": "nothing is to be learned here, so PyTorch keeps no notes for training",
+}
+
+
+def read(path: Path = MEANINGS) -> Groups:
+    """The words and what they mean, by group.
+
+    Raises:
+        ValueError: a word stands there twice.
+    """
+    groups: Groups = {}
+    seen: set[str] = set()
+    for row in filter(None, path.read_text(encoding="utf-8").splitlines()):
+        if row.startswith("## "):
+            group = groups.setdefault(row[3:], {})
+            continue
+        word, meaning = row.split(": ", 1)
+        if twice := seen & {form.lower() for form in forms(word)}:
+            raise ValueError(f"{path.name} says twice what {twice.pop()!r} means; a word has one meaning")
+        seen |= {form.lower() for form in forms(word)}
+        group[word] = meaning
+    return groups
+
+
+def forms(word: str) -> list[str]:
+    """The forms of a word that can be bold: the one that is shown first, and ours last."""
+    return [*word.partition(" (")[0].split("|"), *here(word)]
+
+
+def also(word: str) -> list[str]:
+    """The names that others give it."""
+    return [name for names in re.findall(r"\(also ([^;)]*)", word) for name in names.split(", ")]
+
+
+def here(word: str) -> list[str]:
+    """Our own name for it, if it has one."""
+    return re.findall(r"\bhere (\w+)\)$", word)
+
+
+def pattern(word: str) -> re.Pattern[str]:
+    """Match a bold text that is this word."""
+    either = "|".join(map(re.escape, forms(word)))
+    return re.compile(rf"(?:.* is called (?:an? |the )?)?(?:{either})(?:s|es)?", re.IGNORECASE)
+
+
+def bold(folder: Path) -> list[tuple[str, str, str]]:
+    """Every bold text of the notebooks in reading order, with the notebook and the cell that it stands in.
+
+    Of the names that only others use, every text that has one.
+    """
+    found = []
+    others = [name for word in read()[OTHERS] for name in forms(word)]
+    for path in sorted(folder.glob("[0-9A]*.ipynb")):
+        for cell in nbformat.read(path, as_version=4).cells:
+            if cell.cell_type == "markdown":
+                named = [name for name in others if re.search(rf"\b{name}\b", cell.source)]
+                found += [(text, path.stem, cell.id) for text in BOLD.findall(cell.source) + named]
+    return found
+
+
+def shown_in(word: str, places: list[tuple[str, str, str]]) -> Iterator[tuple[str, str]]:
+    """The first cell of each notebook that has the word in bold."""
+    cells: dict[str, str] = {}
+    for text, notebook, cell in places:
+        if pattern(word).fullmatch(text.strip(" .,:;")):
+            cells.setdefault(notebook, cell)
+    yield from cells.items()
+
+
+def line(word: str, meaning: str, places: list[tuple[str, str, str]]) -> str:
+    """One word as a line of a table."""
+    name, *more = forms(word)
+    short = f" ({more[0]})" if more and more[0].isupper() else ""
+    names = ["also " + ", ".join(also(word))] * bool(also(word)) + [f"here *{our}*" for our in here(word)]
+    links = [
+        f"[{notebook.split('_')[0]}]({notebook}.ipynb#cell-id={cell})"
+        for notebook, cell in shown_in(word, places)
+    ]
+    return f"| **{', '.join([f'{name}**{short}', *names])} | {meaning} | {', '.join(links)} |"
+
+
+def tables(places: list[tuple[str, str, str]]) -> Iterator[str]:
+    """The text of the page, one part for each cell."""
+    n = sum(map(len, read().values()))
+    yield (
+        f"# Words\n\nEvery word of the series has one meaning. Here are all {n}. The field's term leads; "
+        "behind it stand other names that you may meet, and the shorter one that we use *here*. The number "
+        "leads to the cell that introduces the word. Where several numbers stand, later notebooks tell more."
+        "\n\nThe way through: [00](00_start_here.ipynb)."
+    )
+    lines = [f"| **{word}** | {meaning} | {other} |" for word, (meaning, other) in MIXED_UP.items()]
+    yield "\n".join(
+        ["## Easily mixed up", "", "| word | what it is | what it is not |", "|---|---|---|", *lines]
+    )
+    lines = [f"| {torch} | {numpy} |" for torch, numpy in PYTORCH.items()]
+    yield "\n".join(["## PyTorch, for who knows NumPy", "", "| PyTorch | in NumPy |", "|---|---|", *lines])
+    for group, words in read().items():
+        lines = [line(word, meaning, places) for word, meaning in words.items()]
+        yield "\n".join([f"## {group}", "", "| word | what it means | notebook |", "|---|---|---|", *lines])
+
+
+def book(folder: Path) -> NotebookNode:
+    """The page as a notebook: it opens in JupyterLab, on GitHub and on the site."""
+    new = nbformat.v4
+    cells = [new.new_markdown_cell(text, id=f"words-{n:02}") for n, text in enumerate(tables(bold(folder)))]
+    result = new.new_notebook(cells=cells)
+    settle(result)
+    return result
+
+
+def main() -> None:
+    """Write the page."""
+    parser(__doc__).parse_args()
+    nbformat.write(book(PAGE.parent), PAGE)
