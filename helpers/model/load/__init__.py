@@ -1,8 +1,8 @@
 """Checkpoints that others made, and our own: load a model and its tokenizer, save a model.
 
 Llama (SmolLM2 among them), SmolLM3, Mistral, Qwen2, Qwen2.5, Qwen3 and DeepSeek-V3 without experts, as a
-folder in the Hugging Face layout, by name from the Hub, or as a GGUF file. What this model cannot do right is
-refused by name.
+folder in the Hugging Face layout, by name from the Hub, or as a GGUF file. A model that ours cannot run
+correctly is refused, with the reason by name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files of a checkpoint: what may be wrong with one before its content is looked at."""
+"""Errors of checkpoints, and JSON files read with them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that is damaged, incomplete, or of a kind that this model cannot run right."""
+    """A checkpoint that is damaged, incomplete, or of a type that this model cannot run correctly."""
 
 
 def unsupported(message: str) -> ValueError:
-    """Return the error over a model that is another function than ours; `message` says what was expected."""
+    """Return the error for a model that computes what ours does not; `message` names what was expected."""
     return ValueError(f"{message}; or watch it instead, with helpers.recording.hf.watch")
 
 
 @contextmanager
 def reading(path: Path, message: str = "") -> Iterator[None]:
-    """Turn any error over what a file holds into a CheckpointError that names it; `message` says more.
+    """Turn any error about the content of a file into a CheckpointError with its path and `message`.
 
-    A package that is not installed is no fault of a file: its ImportError, which names it, stays what it is.
+    A package that is not installed is not a fault of the file: its ImportError passes through.
     """
     try:
         yield
@@ -33,7 +33,7 @@ def reading(path: Path, message: str = "") -> Iterator[None]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object from a file; CheckpointError if that is not what it holds."""
+    """Read a JSON object from a file; CheckpointError if it holds anything else."""
     with reading(path):
         data = json.loads(path.read_bytes())
     if not isinstance(data, dict):

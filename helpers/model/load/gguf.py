@@ -69,8 +69,8 @@ READ += "rope.scaling.original_context_length rope.scaling.finetuned"
 ENDS = [f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom")]  # any of them ends a reply
 ROPE_FACTORS = "rope_freqs.weight"
 BEGINNINGS = (b"GGUF\3\0\0\0", b"GGUF\2\0\0\0")  # with the version, lowest byte first
-# Types of a value: numbers, with their codes in the struct module, and two more.
-KINDS = dict(zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True))
+# Types of a value: numbers, with their codes in the struct module, and two more that are not.
+NUMBERS = dict(zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True))
 STRING, ARRAY = 8, 9
 
 
@@ -109,11 +109,13 @@ class Gguf:
 
     def value(self) -> Any:
         """Return the next value of the metadata, which follows its type: a number, a text or a list."""
-        (kind,) = self.take("I")
-        if kind != ARRAY:
-            return self.text() if kind == STRING else self.take(KINDS[kind])[0]
-        kind, n = self.take("IQ")
-        return [self.text() for _ in range(n)] if kind == STRING else list(self.take(f"{n}{KINDS[kind]}"))
+        (value_type,) = self.take("I")
+        if value_type != ARRAY:
+            return self.text() if value_type == STRING else self.take(NUMBERS[value_type])[0]
+        value_type, n = self.take("IQ")
+        if value_type == STRING:
+            return [self.text() for _ in range(n)]
+        return list(self.take(f"{n}{NUMBERS[value_type]}"))
 
     def model_metadata(self) -> dict[str, Any]:
         """Return the metadata that begin with the architecture: those of the model itself."""
@@ -132,9 +134,9 @@ class Gguf:
                 raise ValueError(f"the tensor {name} begins at {begins:,}; expected {at - start:,}")
             if number not in GGML_QUANT_SIZES:
                 raise CheckpointError(f"the tensor {name} is of type {number}, which gguf does not know")
-            kind = GGMLQuantizationType(number)
-            rows = quants.quant_shape_to_byte_shape(shape[::-1], kind)
-            yield name, (np.frombuffer(self.data, np.uint8, math.prod(rows), at).reshape(rows), kind)
+            dtype = GGMLQuantizationType(number)
+            rows = quants.quant_shape_to_byte_shape(shape[::-1], dtype)
+            yield name, (np.frombuffer(self.data, np.uint8, math.prod(rows), at).reshape(rows), dtype)
             at += math.prod(rows) + -math.prod(rows) % alignment
         if len(self.data) > at:
             raise ValueError(f"it has {len(self.data):,} bytes; expected {at:,}, where its last tensor ends")
@@ -184,44 +186,44 @@ def rope_pairs_in_halves(weight: Tensor, head_dim: int) -> Tensor:
 
 def config_of(file: Gguf, max_seq_len: int | None) -> ModelConfig:
     """Translate the metadata; ValueError where they change the model's computation."""
-    kind = file.get("general.architecture")
-    if kind not in ARCHITECTURES:
+    arch = file.get("general.architecture")
+    if arch not in ARCHITECTURES:
         raise unsupported(
-            f"architecture {kind!r} is not supported; expected one of {', '.join(ARCHITECTURES)}"
+            f"architecture {arch!r} is not supported; expected one of {', '.join(ARCHITECTURES)}"
         )
-    refuse_unsupported(file, kind)
-    n_heads = check_whole("head_count", file.get(f"{kind}.attention.head_count"))
-    C = check_whole("embedding_length", file.get(f"{kind}.embedding_length"))
-    head_dim = file.get(f"{kind}.attention.key_length", C // n_heads)
+    refuse_unsupported(file, arch)
+    n_heads = check_whole("head_count", file.get(f"{arch}.attention.head_count"))
+    C = check_whole("embedding_length", file.get(f"{arch}.embedding_length"))
+    head_dim = file.get(f"{arch}.attention.key_length", C // n_heads)
     for key in ("attention.value_length", "rope.dimension_count"):
-        if (other := file.get(f"{kind}.{key}", head_dim)) != head_dim:
+        if (other := file.get(f"{arch}.{key}", head_dim)) != head_dim:
             raise ValueError(f"{key} is {other}; expected {head_dim}, as long as a key")
-    tokens, window = file.get("tokenizer.ggml.tokens", []), file.get(f"{kind}.attention.sliding_window", 0)
-    n_layers = check_whole("block_count", file.get(f"{kind}.block_count"))
-    kept = {"nope_layers": tuple(range(n_layers)[NOPE - 1 :: NOPE])} if kind == "smollm3" else {}
-    config = ARCHITECTURES[kind](
-        **kept,
+    tokens, window = file.get("tokenizer.ggml.tokens", []), file.get(f"{arch}.attention.sliding_window", 0)
+    n_layers = check_whole("block_count", file.get(f"{arch}.block_count"))
+    more = {"nope_layers": tuple(range(n_layers)[NOPE - 1 :: NOPE])} if arch == "smollm3" else {}
+    config = ARCHITECTURES[arch](
+        **more,
         n_layers=n_layers,
         n_heads=n_heads,
-        n_kv_heads=file.get(f"{kind}.attention.head_count_kv", n_heads),
+        n_kv_heads=file.get(f"{arch}.attention.head_count_kv", n_heads),
         head_dim=head_dim,
         hidden_size=C,
-        intermediate_size=file.get(f"{kind}.feed_forward_length"),
-        vocab_size=file.get(f"{kind}.vocab_size", len(tokens)),
-        max_seq_len=context(file.get(f"{kind}.context_length"), window or None, max_seq_len),
-        rope_theta=in_range("rope_theta", file.get(f"{kind}.rope.freq_base", ROPE_THETA)),
-        norm_eps=in_range("rms_norm_eps", file.get(f"{kind}.attention.layer_norm_rms_epsilon")),
+        intermediate_size=file.get(f"{arch}.feed_forward_length"),
+        vocab_size=file.get(f"{arch}.vocab_size", len(tokens)),
+        max_seq_len=context(file.get(f"{arch}.context_length"), window or None, max_seq_len),
+        rope_theta=in_range("rope_theta", file.get(f"{arch}.rope.freq_base", ROPE_THETA)),
+        norm_eps=in_range("rms_norm_eps", file.get(f"{arch}.attention.layer_norm_rms_epsilon")),
         tied="output.weight" not in file.tensors,
-        qkv_bias=kind == "qwen2",
+        qkv_bias=arch == "qwen2",
         eos_ids=tuple(dict.fromkeys(file.metadata[key] for key in ENDS if key in file.metadata)),
     )
     return replace(config, rope_scaling=scaling_of(file, config))
 
 
-def refuse_unsupported(file: Gguf, kind: str) -> None:
+def refuse_unsupported(file: Gguf, arch: str) -> None:
     """Raise ValueError for metadata that are unknown here, or change the model's computation."""
     for key, value in file.model_metadata().items():
-        name = key.removeprefix(f"{kind}.")
+        name = key.removeprefix(f"{arch}.")
         if isinstance(value, list):
             got, expected = f"{key} {reprlib.repr(value)}", "the same in each layer"
             raise unsupported(f"{got} is not supported; expected {expected}")

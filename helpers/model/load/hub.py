@@ -11,14 +11,14 @@ from helpers.model.load.safetensors import INDEX, WEIGHTS
 
 FETCHED = [CONFIG_FILE, GENERATION_FILE, WEIGHTS, INDEX, "model-*.safetensors"]
 FETCHED += ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"]
-TIMEOUT = 5.0  # seconds that the Hub has to answer at all
+TIMEOUT = 5.0  # seconds to wait for the first answer of the Hub
 
 
 def find(source: str | Path) -> Path:
     """Return the folder or the GGUF file of a source, downloaded if it is a name on the Hub.
 
     Raises:
-        CheckpointError: there is no such thing, or it cannot be downloaded.
+        CheckpointError: there is no such folder or name, or it cannot be downloaded.
     """
     path = Path(source)
     if path.is_dir():
@@ -34,7 +34,7 @@ def find(source: str | Path) -> Path:
 
 
 def download(name: str) -> Path:
-    """Fetch a checkpoint from the Hub, with a progress bar; what is here already is not fetched again."""
+    """Fetch a checkpoint from the Hub, with a progress bar; files that are here already are not fetched."""
     from huggingface_hub import HfApi, errors, snapshot_download
 
     offline: Exception | None = None

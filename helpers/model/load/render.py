@@ -1,7 +1,7 @@
-"""Fill in a chat template, in a process of its own: a template is a program, by whoever made the file.
+"""Fill in a chat template in a separate process: a template is a program of the file's author.
 
-Jinja's sandbox keeps it from files, not from counting to a billion or doubling a text for ever. So it has a
-few seconds, and on Linux alone little memory. `chat_prompt` runs this file as a script, without PyTorch.
+Jinja's sandbox stops access to files, but not endless loops or a text that doubles for ever. So it has a
+few seconds, and on Linux little memory. `chat_prompt` runs this file as a script, without PyTorch.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ SECONDS, MEMORY = 5.0, 2**29  # of the clock; bytes
 
 
 class Generation(Extension):
-    """`{% generation %}`, which marks what an assistant said for those who train on it: left as it is."""
+    """`{% generation %}`, which marks an assistant's reply for training: its content is left as it is."""
 
     tags = {"generation"}  # noqa: RUF012 - as in Jinja's class
 
     def parse(self, parser: Parser) -> nodes.Node:
-        """Return what stands between the tag and its end."""
+        """Return the nodes between the tag and its end."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         return nodes.Scope(body, lineno=line)
@@ -49,9 +49,9 @@ def render(text: str, given: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Read a template, what is given to it and the seconds it has; write the text."""
+    """Read a template, its variables and its time limit in seconds; write the text."""
     text, given, seconds = json.load(sys.stdin)
-    # A watchdog that asks for no turn of Python's, which one long power or product would never give it.
+    # A watchdog that needs no turn of the interpreter: one long power or product would never give it one.
     faulthandler.dump_traceback_later(seconds, exit=True, file=os.open(os.devnull, os.O_WRONLY))
     with suppress(ImportError, ValueError, OSError):
         import resource

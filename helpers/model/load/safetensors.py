@@ -1,4 +1,4 @@
-"""Weights in safetensors files, one or several with an index, read and written; never a pickle."""
+"""Read and write weights in safetensors files, one or several with an index; never a pickle."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PREFIX = "model."  # before every name in a file but the LM head's
 
 
 def read(folder: Path, dtype: torch.dtype | None) -> dict[str, Tensor]:
-    """Read the tensors of a folder, by the model's names for them; arguments and errors as in `load`."""
+    """Read the tensors of a folder, by their names in the model; arguments and errors as in `load`."""
     found = [name for name in (WEIGHTS, INDEX) if (folder / name).exists()]
     if len(found) != 1:
         raise CheckpointError(
@@ -33,17 +33,17 @@ def read(folder: Path, dtype: torch.dtype | None) -> dict[str, Tensor]:
     weights: dict[str, Tensor] = {}
     for file in found:
         path = folder / file
-        with reading(path, " is missing, damaged or cut off"), safe_open(path, framework="pt") as opened:
-            for name in opened.keys():  # noqa: SIM118 - it is no dict
+        with reading(path, " is missing, damaged or cut off"), safe_open(path, framework="pt") as tensors:
+            for name in tensors.keys():  # noqa: SIM118 - it is not a dict
                 if not name.endswith("rotary_emb.inv_freq"):  # in old files; it follows from config.json
-                    weights[name.removeprefix(PREFIX)] = converted(name, opened.get_tensor(name), dtype)
+                    weights[name.removeprefix(PREFIX)] = converted(name, tensors.get_tensor(name), dtype)
     return weights
 
 
 def save(model: Transformer, folder: str | Path) -> None:
     """Write config.json and model.safetensors, which `transformers` opens unchanged.
 
-    (Except where hidden_size is no multiple of n_heads: it refuses such a Llama.)
+    (Unless hidden_size is not a multiple of n_heads: it refuses such a Llama.)
 
     Raises:
         CheckpointError: a tied model has an LM head of its own; nothing is written.

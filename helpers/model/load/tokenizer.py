@@ -19,7 +19,7 @@ from helpers.model.load.files import CheckpointError, read_json, reading
 from helpers.model.load.hub import find
 from helpers.tokenizer import FILE, Tokenizer
 
-WHOLE = (3, 4)  # kinds of token in a GGUF file that are never cut: control tokens, and a user's
+WHOLE = (3, 4)  # types of token in a GGUF file that are never cut: control tokens, and a user's
 LLAMA3 = ("llama-bpe", "llama3", "llama-v3")
 LIKE_LLAMA3 = (*LLAMA3, "smaug-bpe")  # and SmolLM3's, which puts nothing before a text
 # How Llama 3 and Qwen2 cut a text into words; they differ in how many digits stay together.
@@ -31,7 +31,7 @@ def load_tokenizer(source: str | Path) -> Tokenizer:
     """Load the tokenizer of a checkpoint, its chat template with it; the source is as in `load`.
 
     Raises:
-        CheckpointError: it is missing, damaged or of a kind that is not supported, by name.
+        CheckpointError: it is missing, damaged or of a type that is not supported, by name.
     """
     path = find(source)
     with reading(path):
@@ -43,7 +43,7 @@ def load_tokenizer(source: str | Path) -> Tokenizer:
 
 
 def from_folder(folder: Path) -> Tokenizer:
-    """Read tokenizer.json, and what stands beside it about tokens, ends and chats, as `transformers` does."""
+    """Read tokenizer.json, and its folder's files about tokens, ends and chats, as `transformers` does."""
     from transformers import PreTrainedTokenizerFast  # takes seconds, and few need it
 
     if not (folder / FILE).exists():
@@ -66,7 +66,7 @@ def end_of(folder: Path, tokenizer: Tokenizer) -> str | None:
 
 
 def from_gguf(file: Any) -> Tokenizer:
-    """Make the tokenizer that the metadata of an open `Gguf` file describe: byte-level BPE, no other kind."""
+    """Make the tokenizer that the metadata of an open `Gguf` file describe: byte-level BPE, no other type."""
     kind, cut = file.get("tokenizer.ggml.model"), file.get("tokenizer.ggml.pre", "default")
     if kind != "gpt2":
         raise CheckpointError(f"the tokenizer {kind!r} is not supported; expected 'gpt2': byte-level BPE")
@@ -92,7 +92,7 @@ def from_gguf(file: Any) -> Tokenizer:
 
 
 def cutter(kind: str) -> pre_tokenizers.PreTokenizer:
-    """Return what cuts a text before pieces are looked up, by llama.cpp's name for it."""
+    """Return the pre-tokenizer that llama.cpp has by this name."""
     if kind in ("smollm", "gpt-2"):
         words = pre_tokenizers.ByteLevel(add_prefix_space=False)
         digits = [pre_tokenizers.Digits(individual_digits=True)] if kind == "smollm" else []
@@ -114,7 +114,7 @@ def chat_prompt(tokenizer: Tokenizer, messages: Sequence[dict[str, str]]) -> str
     Raises:
         CheckpointError: there is no template, or it refuses these messages.
 
-    Templates are programs, written by whoever made the file: they run in a sandbox.
+    Templates are programs of the file's author: they run in a sandbox.
     """
     if not tokenizer.chat_template:
         raise CheckpointError("the tokenizer has no chat template; expected that of a model trained to chat")
@@ -126,7 +126,7 @@ def chat_prompt(tokenizer: Tokenizer, messages: Sequence[dict[str, str]]) -> str
 
 
 def rendered(template: str, given: dict[str, Any]) -> str:
-    """Fill in a template in a process that ends soon; CheckpointError for whatever goes wrong there."""
+    """Fill in a template in a process with a time limit; CheckpointError for any failure there."""
     command = [sys.executable, "-P", render.__file__]
     here = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     asked = json.dumps([template, given, render.SECONDS])

@@ -1,4 +1,4 @@
-"""Weights, whatever file they come from: checked, of one type, put into a model."""
+"""Check weights, from whichever file, and put them into a model."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ LM_HEAD, EMBEDDING = "lm_head.weight", "embed_tokens.weight"
 
 
 def converted(name: str, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
-    """Return a copy of a tensor in memory of its own, as `dtype` if there is one.
+    """Return a copy of a tensor in memory of its own, as `dtype` unless that is None.
 
     Raises:
-        CheckpointError: it is of no float type, or holds NaN or infinity, there or in `dtype`.
+        CheckpointError: it is not of a float type, or holds NaN or infinity, as stored or in `dtype`.
     """
     if tensor.dtype not in DTYPES:
         raise CheckpointError(f"the tensor {name} is {tensor.dtype}; expected a float of 16 bits or more")
@@ -36,7 +36,7 @@ def converted(name: str, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
 
 
 def assemble(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
-    """Make a model of these weights, by the model's names for them.
+    """Make a model of these weights, given by their names in the model.
 
     Raises:
         CheckpointError: one is missing, unexpected or of another shape, or they are of several types.
@@ -47,14 +47,14 @@ def assemble(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
             f"the sizes make a model of {config.n_parameters:,} parameters; expected {n_stored:,}, as "
             "many as are stored: one of the sizes is wrong, or tensors are missing; fetch it again"
         )
-    kinds = sorted({str(tensor.dtype) for tensor in weights.values()})
-    if len(kinds) > 1:
-        raise CheckpointError(f"the tensors are {kinds}; expected one type: choose it, dtype=torch.float32")
+    dtypes = sorted({str(tensor.dtype) for tensor in weights.values()})
+    if len(dtypes) > 1:
+        raise CheckpointError(f"the tensors are {dtypes}; expected one type: choose it, dtype=torch.float32")
     if config.tied and EMBEDDING in weights:
         weights = {LM_HEAD: weights[EMBEDDING]} | weights
         if not torch.equal(weights[LM_HEAD], weights[EMBEDDING]):
             raise CheckpointError(f"{LM_HEAD} is not {EMBEDDING}, though the config says that they are tied")
-    with torch.device("meta"), Undrawn():  # no memory, and no weights drawn that are replaced at once
+    with torch.device("meta"), NoInit():  # no memory, and no random weights only to replace them
         model = model_of(config)
     try:
         model.load_state_dict(weights, strict=True, assign=True)
@@ -65,8 +65,8 @@ def assemble(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
     return model
 
 
-class Undrawn(TorchFunctionMode):
-    """Draws no numbers: for a tensor on `meta`, which has none, PyTorch would import things for seconds."""
+class NoInit(TorchFunctionMode):
+    """Skip random initialisation: for a tensor on `meta`, PyTorch would import packages for seconds."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return None if func is nn.init.normal_ else func(*args, **(kwargs or {}))

@@ -1,5 +1,5 @@
-// GGUF files, as llama.cpp, Ollama and LM Studio have them, opened as helpers/model/load/gguf.py does it. Weights stay in
-// the file's blocks. What this decoder cannot do right is refused by name, before any weight is read.
+// GGUF files, as llama.cpp, Ollama and LM Studio use them, opened as helpers/model/load/gguf.py does it. Weights stay in
+// the file's blocks. What this decoder cannot run correctly is refused by name, before any weight is read.
 import { BlockMatrix, KINDS, OTHERS } from "./blocks.js";
 import { Decoder, ropeFrequencies } from "./decoder.js";
 import { between, count, COUNT, idOf, LONGEST, NATURAL, readHeader, shown, TEXT, TEXTS } from "./metadata.js";
@@ -11,8 +11,8 @@ import { Tokenizer } from "./tokens.js";
 /** @typedef {import("./metadata.js").Metadata} Metadata */
 /** @typedef {{ shape: number[], kind: import("./blocks.js").Kind, begins: number, nbytes: number }} Placed */
 
-// By its name, how a model differs from a Llama. `paired`: rows of q and k lie in pairs, as llama.cpp's rotation wants
-// them. `nope`: of so many layers the last does not rotate; no key says so, llama.cpp takes it for granted.
+// How each architecture differs from a Llama. `paired`: rows of q and k are stored in pairs, as llama.cpp's rotation
+// needs them. `nope`: every such layer does not rotate; no key says so, llama.cpp takes it for granted.
 /** @type {Record<string, { paired?: boolean, qkvBias?: boolean, qkNorm?: boolean, nope?: number }>} */
 const ARCHITECTURES = {
   llama: { paired: true },
@@ -63,7 +63,7 @@ const inFile = (name) =>
   Object.entries(PARTS).reduce((text, [theirs, here]) => text.replace(theirs, here), name);
 
 /**
- * Where each tensor lies. They fill the file, one after another, so a damaged shape, kind or beginning shows.
+ * Where each tensor is stored. They fill the file, one after another, so a damaged shape, type or offset shows.
  * @param {Map<string, import("./metadata.js").Told>} told @param {number} at end of the header
  * @param {number} alignment @param {number} size @returns {Map<string, Placed>}
  */
@@ -172,8 +172,8 @@ function refuseUnsupported(metadata, kind) {
 }
 
 /**
- * Refuse tensors that are missing, of another shape, or not used: a model that was made of the others would be
- * another function. @param {string} kind @param {Config} config @param {Map<string, Placed>} tensors
+ * Refuse tensors that are missing, of another shape, or not used: a model made of the others would compute something
+ * else. @param {string} kind @param {Config} config @param {Map<string, Placed>} tensors
  */
 function checkTensors(kind, config, tensors) {
   const used = new Set([ROPE_FACTORS]);
@@ -191,8 +191,8 @@ function checkTensors(kind, config, tensors) {
     );
 }
 
-/** Llama 3.1's scaling, of which a file holds what it makes of each pair: a factor. All models of Llama 3.1 to 3.3
- * differ in `factor` alone, which the slowest pair shows. @param {Float32Array} factors @param {Config} config */
+/** Llama 3.1's scaling, which a file stores as one factor for each pair. All models of Llama 3.1 to 3.3 differ in
+ * `factor` alone, which is that of the slowest pair. @param {Float32Array} factors @param {Config} config */
 function scalingOf(factors, config) {
   const factor = Math.max(...factors);
   const ropeScaling = { factor, lowFreqFactor: 1, highFreqFactor: 4, originalMaxSeqLen: 8192 };
@@ -205,7 +205,7 @@ function scalingOf(factors, config) {
 
 /**
  * Put the rows of a projection, (heads · D, C), back into the order of pairs (i, i + D / 2): llama.cpp stores those of
- * a Llama as (2i, 2i + 1). Left like that the model is fluent for some words.
+ * a Llama as (2i, 2i + 1). In that order the model would be fluent for a few words only.
  * @param {Uint8Array} rows @param {number} F @param {number} D
  */
 function inHalves(rows, F, D) {
@@ -283,7 +283,7 @@ async function opened(blob, tell) {
   };
 }
 
-/** Refuse what takes more than half of the memory that the browser tells of; where it tells nothing, 2 GiB.
+/** Refuse what takes more than half of the memory that the browser reports; if it reports none, 2 GiB.
  * @param {number} nbytes */
 function checkMemory(nbytes) {
   const { deviceMemory = 4 } = /** @type {any} */ (globalThis.navigator ?? {});

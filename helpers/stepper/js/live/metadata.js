@@ -1,5 +1,5 @@
-// What stands before the weights of a GGUF file, read from front to back: what the file says of its model, and where its
-// tensors lie. Each value is held to its kind where it is asked for, so that none of another kind goes further.
+// The header of a GGUF file, read from front to back: metadata of the model, and where each tensor is stored. `get`
+// checks the type of each value, so that none of another type goes further.
 
 /** What a value has to be: in words, and whether it is. @template T
  * @typedef {{ expected: string, fits: (value: any) => value is T }} Kind */
@@ -35,13 +35,13 @@ export const between = (low, high) =>
     `a number from ${low} to ${high < 1 ? high : count(high)}`,
     (value) => Number.isFinite(value) && value >= low && value <= high,
   );
-/** One of so many tokens. @param {number} n @returns {Kind<number>} */
+/** An id of a vocabulary of n tokens. @param {number} n @returns {Kind<number>} */
 export const idOf = (n) =>
   kind(`a token's id, 0 to ${n - 1}`, (value) => Number.isInteger(value) && value >= 0 && value < n);
 
 const SHOWN = 60; // characters of a value in a message
 
-/** A value as it is told of in a message. @param {any} value */
+/** A value as messages show it. @param {any} value */
 export function shown(value) {
   const list = Array.isArray(value) && `[${value.slice(0, 4).join(", ")}${value.length > 4 ? ", …" : ""}]`;
   const text = list || (typeof value === "string" ? `“${value}”` : String(value));
@@ -121,7 +121,7 @@ class Header {
     return kind === YES_OR_NO ? value !== 0 : value;
   }
 
-  /** How many things stand next, each of at least so many bytes. @param {number} nbytes */
+  /** The number of items that follow, each of at least `nbytes` bytes. @param {number} nbytes */
   count(nbytes, kind = UINT64) {
     const n = Number(this.number(kind));
     this.checkLeft(n * nbytes);
@@ -140,7 +140,7 @@ class Header {
     }
   }
 
-  /** The next value, which stands behind its kind: a number, a text or a list. */
+  /** The next value, which follows its type: a number, a text or a list. */
   value() {
     const kind = Number(this.number(UINT32));
     if (kind !== LIST) return kind === STRING ? this.text() : this.number(kind);
@@ -157,13 +157,13 @@ class Header {
   }
 }
 
-/** By key; a key that stands twice is refused. @template T @param {number} n @param {() => [string, T]} next */
+/** By key; a key that appears twice is refused. @template T @param {number} n @param {() => [string, T]} next */
 function byKey(n, next) {
   /** @type {Map<string, T>} */
   const all = new Map();
   for (let i = 0; i < n; i++) {
     const [key, value] = next();
-    if (all.has(key)) throw new Error(`the key ${shown(key)} stands twice`);
+    if (all.has(key)) throw new Error(`the key ${shown(key)} appears twice`);
     all.set(key, value);
   }
   return all;
