@@ -279,7 +279,7 @@ def test_saved_page_stands_alone_with_hostile_text_inside_its_data(
     # The names of namespaces, which Preact has in it, are addresses of nothing that is fetched.
     fetched = r"(src|href)\s*=(?!\"data:)|https?://(?!www\.w3\.org/)|@import|url\("
     assert not re.search(fetched, build("Toy", [Section(view=Stepper(run))]))
-    shown = {"id": "view0", "view": "stepper", "data": 0, "address": True, "machines": 1}
+    shown = {"id": "view0", "view": "stepper", "data": 0, "address": "", "machines": 1}
     assert json.loads(views[1]) == [
         shown | {"face": "story", "start": 1, "layer": 0, "head": None},
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -124,7 +125,7 @@ def build(
     body = re.sub(
         r' style="([^"]*)"', lambda s: f' class="{styles.setdefault(s[1], f"s{len(styles)}")}"', body
     )
-    live = {name: (v.data, {**options(v), "address": True}) for name, v in views.items()}
+    live = {name: (v.data, options(v)) for name, v in views.items()}
     files = [] if beside else [view.file for view in views.values() if view.file]
     style += "".join(f".{name} {{ {said} }}\n" for said, name in styles.items())
     return assemble(title, f"{head}\n{body}", live, summary, style, picture, files)
@@ -175,7 +176,10 @@ def assemble(
     }
     data = list(dict.fromkeys([*(text for text, _ in views.values()), *tables.values()]))
     shown = [{**message, "id": name, "data": data.index(text)} for name, (text, message) in views.items()]
+    kinds = Counter(message["view"] for message in shown)
     for message in shown:
+        # What the names of its state begin with in the page's address, so that each view has its own.
+        message["address"] = f"{message['id']}." if kinds[message["view"]] > 1 else ""
         if message["id"] in tables:
             message["machines"] = data.index(tables[message["id"]])
     unused = () if any(message["view"] == "pool" for _, message in views.values()) else ("pool",)

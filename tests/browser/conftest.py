@@ -78,7 +78,7 @@ def context(browser: Browser, context_options: dict[str, Any]) -> Iterator[Brows
 def page_of(view: View) -> str:
     """A page with this view as `save_html` makes it, but for its picture, which is drawn in half a second."""
     files = [view.file] if view.file else []
-    shown = {"view0": (view.data, {**options(view), "address": True})}
+    shown = {"view0": (view.data, options(view))}
     return assemble("A view", '<div class="view" id="view0"></div>', shown, files=files)
 
 

@@ -259,16 +259,30 @@ def test_what_is_typed_is_read_in_words_of_the_model(open_page: Show) -> None:
     assert written(page)["said"]
 
 
-def test_an_address_holds_the_text_and_the_seed(open_page: Show) -> None:
+def test_an_address_holds_the_text_the_seed_and_the_run(open_page: Show) -> None:
     page = open_page(address="#diary=Ada+lives+in+Tokyo.&seed=3", reduced_motion="reduce")
     page.locator("textarea").press("Enter")
+    page.wait_for_url("**#diary=Ada+lives+in+Tokyo.&seed=3&run=on")
     first = written(page)["said"]
     act(page, "Another ending")
-    page.wait_for_url("**seed=4**")
-    assert written(page)["said"] != first
-    again = open_page(address="#diary=Ada+lives+in+Tokyo.&seed=3", reduced_motion="reduce")
-    again.locator("textarea").press("Enter")
-    assert written(again)["said"] == first
+    page.wait_for_url("**seed=4&run=on")
+    second = written(page)["said"]
+    assert second != first
+    page.evaluate(
+        "location.hash = '#diary=Ada+lives+in+Tokyo.&seed=3&run=on'"
+    )  # which differs in the seed alone
+    expect(page.locator(".wid-token-said")).to_have_text(first, timeout=LONG)
+    act(page, "Edit the text")
+    page.wait_for_url("**seed=3")
+    again = open_page(address="#diary=Ada+lives+in+Tokyo.&seed=4&run=on", reduced_motion="reduce")
+    assert written(again)["said"] == second, "a run's address runs it again"
+
+
+def test_the_address_of_a_run_tells_what_the_page_has_at_first(open_page: Show) -> None:
+    page = open_page(address="#run=off", reduced_motion="reduce")
+    expect(page.locator(".wid-advice")).to_contain_text("no such run")
+    page.locator("textarea").press("Enter")
+    page.wait_for_url("**run=on&diary=Mia+writes+from+Oslo.**&seed=12")
 
 
 @pytest.mark.parametrize("there", [True, False])

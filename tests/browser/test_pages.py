@@ -70,7 +70,7 @@ def test_nothing_of_a_view_goes_on_when_it_is_taken_away(page: Page, tmp_path: P
     views = [Stepper(diary), Race(diary), WhatIf(), Pool(trace("six")), Live()]
     text = build("All", [Section(view=view) for view in views])
     (tmp_path / "all.html").write_text(
-        text.replace("  mountView(", "  ends[ends.length] = mountView("), "utf-8"
+        text.replace("= mountView(", "= ends[ends.length] = mountView("), "utf-8"
     )
     page.add_init_script("window.ends = []")
     page.goto((tmp_path / "all.html").as_uri())
@@ -161,17 +161,17 @@ def test_moments_lead_to_what_they_say(folder: Path, page: Page, problems: list[
 
 
 def test_the_keyboard_skips_to_a_section_and_a_moment_is_copied(page: Page, tmp_path: Path) -> None:
-    views = {"race": Race(load_diary()), "toy": WhatIf()}
+    views = {"race": Race(load_diary()), "toy": WhatIf()}  # and a second toy
     sections = [
         Section(view=view, after="What it shows.", heading=name.upper(), name=name)
         for name, view in views.items()
     ]
+    sections.append(Section(view=WhatIf(), after="What it shows."))
     (tmp_path / "page.html").write_text(build("Two", sections), "utf-8")
     page.add_init_script("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
     page.goto((tmp_path / "page.html").as_uri())
     copy = page.get_by_role("button", name=VIEW["page"]["copy"][0])
-    expect(copy).to_have_count(2)
-    expect(page.locator(".view ~ p + .copy"), "a view is explained first").to_have_count(2)
+    expect(page.locator(".view ~ p + .copy"), "a view is explained first").to_have_count(3)
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
     skip = page.locator("a:focus")
@@ -180,12 +180,20 @@ def test_the_keyboard_skips_to_a_section_and_a_moment_is_copied(page: Page, tmp_
     skip.press("Enter")
     expect(page.locator("#toy h2")).to_be_in_viewport()
     expect(page.locator("#toy .wid-what_if")).to_be_focused()
-    page.locator(".wid-number").first.fill("3")
-    copy.last.click()
+    page.locator("#view1 .wid-number").first.fill("3")
+    page.locator("#view2 .wid-number").first.fill("4")
+    page.locator(".wid-race").press("ArrowRight")  # acted on last
+    copy.nth(1).click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
-    assert page.evaluate("copied") == page.url
-    assert "numbers=3," in page.url
-    expect(copy).to_have_count(2)
+    copied = page.evaluate("copied")
+    assert copied.endswith("&at=view1"), "not where a reader acted last"
+    assert "view1.numbers=3," in copied
+    assert "race=" not in copied
+    assert "view2" not in copied
+    page.goto("about:blank")
+    page.goto(copied)
+    expect(page.locator("#view1 .wid-number").first).to_have_value("3")
+    expect(page.locator("#view2 .wid-number").first).not_to_have_value("4")
 
 
 def test_without_scripts_the_static_forms_stand_there(folder: Path, browser: Browser) -> None:

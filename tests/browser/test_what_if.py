@@ -88,7 +88,7 @@ def button(page: Page, sign: str, place: int) -> Locator:
 
 
 def test_without_an_address_as_in_a_notebook(show: Show) -> None:
-    page = show(page_of(WhatIf()).replace('"address": true', '"address": false'))
+    page = show(page_of(WhatIf()).replace('"address": ""', '"address": null'))
     assert page.evaluate(READ)["hint"] == VIEW["what_if"]["hint"]
     page.locator(".wid-number").nth(2).fill("7")
     assert page.evaluate(READ)["numbers"] == [10, 8, 7, 5, 14]

@@ -155,6 +155,9 @@ test("addresses: names and values, whole numbers, and the nearest there is", () 
   );
   assert.equal(withValues("#pass=3&a=1%2C2", { pass: null, layer: 2 }), "#a=1,2&layer=2");
   assert.equal(withValues("#pass=3", { pass: null }), "");
+  const two = "#pass=3&view2.pass=5&at=view2";
+  assert.deepEqual([...readAddress(two, "view2.")], [["pass", "5"]], "a view of which there are several");
+  assert.equal(withValues(two, { pass: null, layer: 1 }, "view2."), "#pass=3&at=view2&view2.layer=1");
   for (const [text, value, fits] of [
     [undefined, 2, true],
     ["3", 3, true],

@@ -1,22 +1,24 @@
 // The state of a page's views in its address: #pass=3&cache=off. One line for all views of a page, each with its
-// own names. What stands there may be cut off or made by hand: whoever reads a value says what was wrong with it.
+// own names: where several of a kind are on a page, they begin with the view's id, as in #view2.pass=3. What stands
+// there may be cut off or made by hand: whoever reads a value says what was wrong with it.
 
-/** The names and values of an address; a name that comes twice counts once, and the first time. @param {string} hash */
-export function readAddress(hash) {
+/** The names and values of an address; a name that comes twice counts once, and the first time.
+ * @param {string} hash @param {string} own what names of a view begin with; they are told without it */
+export function readAddress(hash, own = "") {
   /** @type {Map<string, string>} */
   const found = new Map();
   for (const [name, value] of new URLSearchParams(hash.replace(/^#/, "")))
-    if (!found.has(name)) found.set(name, value);
+    if (name.startsWith(own) && !found.has(name.slice(own.length))) found.set(name.slice(own.length), value);
   return found;
 }
 
 /** The address with some values changed: null takes a name away, others stay as they are.
- * @param {string} hash @param {Record<string, string | number | null>} values */
-export function withValues(hash, values) {
+ * @param {string} hash @param {Record<string, string | number | null>} values @param {string} own */
+export function withValues(hash, values, own = "") {
   const all = readAddress(hash);
   for (const [name, value] of Object.entries(values))
-    if (value === null) all.delete(name);
-    else all.set(name, String(value));
+    if (value === null) all.delete(own + name);
+    else all.set(own + name, String(value));
   const text = new URLSearchParams([...all]).toString();
   return text ? `#${text.replaceAll("%2C", ",")}` : "";
 }

@@ -18,11 +18,11 @@ const VIEWS = {
 };
 
 /**
- * Returns the function that takes the view away again. `file` gets what a view runs, such as a model's weights, where it
+ * Returns the function that takes the view away again, and one that tells the address of what it shows. `file` gets what a view runs, such as a model's weights, where it
  * runs something.
  * @param {Element} el @param {any} data @param {{ view: string }} options @param {(() => Promise<ArrayBuffer>)} [file]
  */
 export function mountView(el, data, options, file) {
   const view = new VIEWS[options.view](el, data, options, file);
-  return () => view.destroy();
+  return Object.assign(() => view.destroy(), { address: () => view.address() });
 }

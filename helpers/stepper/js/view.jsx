@@ -75,18 +75,28 @@ export class View {
     for (const node of [document.documentElement, document.body])
       this.themes.observe(node, { attributes: true, attributeFilter: THEMES });
     this.scheme.addEventListener("change", this.onScheme);
-    if (this.options.address) {
+    if (this.ownNames !== null) {
       addEventListener("hashchange", this.onAddress);
       this.readAddress();
     }
     this.resized();
   }
 
+  /** What its names in the page's address begin with; null where it has none. @returns {string | null} */
+  get ownNames() {
+    return this.options.address ?? null;
+  }
+
+  /** The address of what it shows, and of no other view of the page. */
+  address() {
+    return withValues(withValues("", this.state(), this.ownNames ?? ""), { at: this.el.id });
+  }
+
   readAddress() {
     this.reading = true;
     this.acted = false; // an act that was not yet written is over
     View.address = location.hash;
-    const wrong = this.goTo(readAddress(location.hash));
+    const wrong = this.goTo(readAddress(location.hash, this.ownNames ?? ""));
     this.reading = false;
     this.advice = wrong.length ? fillText(VIEW.labels["no such"], { names: wrong.join(", ") }) : null;
     this.draw();
@@ -106,7 +116,7 @@ export class View {
    * then `again`. */
   keepAddress(again = false) {
     this.advice = null; // what was wrong with an address is so no more
-    if (!this.options.address || location.hash !== View.address) return; // another is about to be read
+    if (this.ownNames === null || location.hash !== View.address) return; // another is about to be read
     this.acted ||= !this.reading && !again;
     this.behind = this.resting !== undefined;
     if (this.behind) return;
@@ -117,9 +127,9 @@ export class View {
     const state = this.state();
     const moved = Object.values(state).some((value) => value !== null);
     const several = document.querySelectorAll(".wid-live").length > 1;
-    if (this.acted) state.at = several && moved ? this.el.id : null; // where a reader acted last
+    let hash = withValues(location.hash, state, this.ownNames);
+    if (this.acted) hash = withValues(hash, { at: several && moved ? this.el.id : null }); // where a reader acted last
     this.acted = false;
-    const hash = withValues(location.hash, state);
     if (hash !== location.hash) history.replaceState(null, "", hash || location.pathname + location.search);
     View.address = location.hash;
   }

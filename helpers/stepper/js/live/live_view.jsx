@@ -30,6 +30,7 @@ const ACTS = {
   draws: { Panel: Draws, find: findDraws, mark: () => null },
 };
 
+const RUNS = ["on", "long"]; // a run's kinds, as an address has them
 const SAID = 3; // words that are read as others, of which it is told
 
 export class LiveView extends View {
@@ -58,6 +59,7 @@ export class LiveView extends View {
   /** @type {number | null} */
   guess = null;
   noEos = false;
+  ran = ""; // what an address tells of it: nothing, a text as it ends, or a long one
   t = 0; // milliseconds of the run that is shown
   factor = 1; // so many times slower is it shown
   playing = false;
@@ -85,7 +87,7 @@ export class LiveView extends View {
     this.halt();
     this.lane = emptyLane();
     Object.assign(this, { prompt: [], plain: null, guess: null, noEos: false, t: 0, factor: 1 });
-    Object.assign(this, { playing: false, act: null, found: {} });
+    Object.assign(this, { playing: false, act: null, found: {}, ran: "" });
   }
 
   halt() {
@@ -97,9 +99,14 @@ export class LiveView extends View {
     return { temperature: this.data.temperature, seed: this.seed };
   }
 
+  /** Of a run all that it takes to run it again, whatever the page has at first by then. */
   state() {
-    const { text, seed, options } = this;
-    return { diary: text === options.text ? null : text, seed: seed === options.seed ? null : seed };
+    const { text, seed, options, ran } = this;
+    return {
+      diary: ran || text !== options.text ? text : null,
+      seed: ran || seed !== options.seed ? seed : null,
+      run: ran || null,
+    };
   }
 
   /** @param {Map<string, string>} values */
@@ -108,11 +115,15 @@ export class LiveView extends View {
     const told = values.get("seed") ?? String(seed);
     const fits = /^\d{1,9}$/.test(told);
     const next = { text: values.get("diary") ?? text, seed: fits ? Number(told) : seed };
+    const run = values.get("run") ?? "";
+    const known = ["", ...RUNS].includes(run);
     if (next.text !== this.text || next.seed !== this.seed) {
       this.clear();
       Object.assign(this, next);
+      this.check();
     }
-    return fits ? [] : ["seed"];
+    if (known && run && run !== this.ran) this.write(run === RUNS[1]);
+    return [...(fits ? [] : ["seed"]), ...(known ? [] : ["run"])];
   }
 
   /** The model is there, or what is wrong is said; asked for once, when somebody comes near. */
@@ -200,10 +211,7 @@ export class LiveView extends View {
   /** What the large button does. */
   go() {
     if (this.playing) return this.stop();
-    if (this.lane.over) {
-      this.seed++;
-      this.keepAddress();
-    }
+    if (this.lane.over) this.seed++;
     return this.write();
   }
 
@@ -211,8 +219,12 @@ export class LiveView extends View {
   async write(noEos = false) {
     this.clear();
     Object.assign(this, { noEos, playing: true, said: this.model ? "" : this.sized(LIVE.loading) });
-    this.root.focus({ preventScroll: true }); // the box goes, and keys are to be heard
-    if (this.root.classList.contains("wid-small")) this.toTop();
+    this.ran = RUNS[noEos ? 1 : 0];
+    this.keepAddress();
+    if (!this.reading) {
+      this.root.focus({ preventScroll: true }); // the box goes, and keys are to be heard
+      if (this.root.classList.contains("wid-small")) this.toTop();
+    }
     this.draw();
     const mine = this.ticket;
     await this.load();
@@ -244,6 +256,7 @@ export class LiveView extends View {
   /** @param {string | Said} said */
   refuse(said) {
     this.clear();
+    this.keepAddress();
     this.said = said;
     this.draw();
   }
@@ -318,6 +331,7 @@ export class LiveView extends View {
     this.lane = cutAt(this.lane, this.t);
     this.plain &&= cutAt(this.plain, this.t);
     if (!this.lane.passes.length) this.clear();
+    this.keepAddress();
     this.draw();
   }
 
