@@ -108,15 +108,14 @@ def check_there(path: Path) -> None:
     """Raise CheckpointError, which names what the folder holds instead, if config.json is missing."""
     if path.exists():
         return
-    folder, expected = (
-        path.parent,
-        "expected the files of a Hugging Face checkpoint, or the path of a .gguf file",
-    )
-    if files := sorted(folder.glob("*.gguf")):
-        expected = f"but {len(files)} GGUF files: name one, such as {str(files[0])!r}"
+    folder, files = path.parent, sorted(path.parent.glob("*.gguf"))
+    if files:
+        instead = f"but {len(files)} GGUF files: name one, such as {str(files[0])!r}"
     elif (folder / "params.json").exists():
-        expected = "but params.json, Mistral's or Meta's own format: fetch the model's other files, too"
-    raise CheckpointError(f"{folder} holds no {CONFIG_FILE}; {expected}")
+        instead = "but params.json, Mistral's or Meta's own format: fetch the model's other files, too"
+    else:
+        instead = "expected the files of a Hugging Face checkpoint, or the path of a .gguf file"
+    raise CheckpointError(f"{folder} holds no {CONFIG_FILE}; {instead}")
 
 
 def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> ModelConfig:
