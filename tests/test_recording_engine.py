@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Mapping
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from helpers.recording.engine import StepRecorder
 from helpers.serve.engine import Engine
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Scheduler
-from helpers.serve.sequence import Request
+from helpers.serve.sequence import Request, Sequence
 from helpers.stepper import Pool
 from helpers.trace import EngineTrace
 from tests.machine import ROOT
@@ -66,6 +68,14 @@ def one_step(engine: Engine, recorder: StepRecorder) -> set[str]:
     preemptions = scheduler.preemptions
     with failing(MODEL, "norm"), pytest.raises(KeyboardInterrupt):
         engine.step()  # it comes again, and is recorded once
+    ran = StepRecorder.ran
+
+    def interrupted(recorder: StepRecorder, chosen: Mapping[Sequence, int]) -> None:
+        ran(recorder, chosen)
+        raise KeyboardInterrupt
+
+    with patch.object(StepRecorder, "ran", interrupted), pytest.raises(KeyboardInterrupt):
+        engine.step()  # as late as can be: the engine takes the step back, and so does the record
     engine.step()
     step, requests = recorder.trace.steps[-1], [*recorder.requests]
     ran = {id: one.steps[-1] for id, one in engine.sequences.items() if len(one.steps) > before[id]}

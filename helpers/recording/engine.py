@@ -28,9 +28,15 @@ class StepRecorder:
         self.scheduler = scheduler
         self.pages, self.text_of = pages, text_of
         self.requests: dict[Sequence, int] = {}
-        self.trace = EngineTrace(
-            name, scheduler.slots, None if budget == math.inf else int(budget), pages.n_pages, pages.page_size
-        )
+        self.texts: list[RequestTrace] = []
+        self.steps: list[Step] = []  # an engine that takes a step back puts this back, too
+        self.name, most = name, None if budget == math.inf else int(budget)
+        self.sizes = scheduler.slots, most, pages.n_pages, pages.page_size
+
+    @property
+    def trace(self) -> EngineTrace:
+        """The record of the steps so far."""
+        return EngineTrace(self.name, *self.sizes, self.texts, self.steps)
 
     def __enter__(self) -> StepRecorder:
         self.scheduler.watcher = self
@@ -39,7 +45,7 @@ class StepRecorder:
 
     def __exit__(self, *error: Any) -> None:
         self.scheduler.watcher = None
-        self.trace.requests[:] = [
+        self.texts = [
             RequestTrace(str(one.request.id), len(one.request.prompt), list(map(self.text_of, one.tokens)))
             for one in self.requests
         ]
@@ -76,7 +82,7 @@ class StepRecorder:
         freed = sorted(self.in_use.union(*(share.table for share in shares)) - self.owned())
         findable = {*self.pages.found.values()}
         kept = [page for page in self.pages.free if page in findable]
-        self.trace.steps.append(Step(shares, self.waiting, self.preempted, left, freed, kept))
+        self.steps.append(Step(shares, self.waiting, self.preempted, left, freed, kept))
         self.in_slots, self.in_use = [*self.scheduler.running], self.owned()
 
     def owned(self) -> set[int]:

@@ -127,12 +127,13 @@ class Engine:
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """Put requests and pages back as they were if the block raises. No model runs in it."""
+        """Put requests, pages and what a watcher noted back if the block raises. No model runs in it."""
         scheduler = self.scheduler
         ones = [*scheduler.running, *islice(scheduler.waiting, scheduler.slots)]  # no others can run next
         before: list[tuple[Any, dict[str, Any]]] = [
             (part, {k: v.copy() if type(v) in (list, dict, deque) else v for k, v in vars(part).items()})
-            for part in (scheduler, scheduler.pages, *ones)
+            for part in (scheduler, scheduler.pages, scheduler.watcher, *ones)
+            if part is not None
         ]
         draws = [one.sampler.rng.bit_generator.state for one in ones]
         try:
