@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
@@ -16,7 +17,7 @@ from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Scheduler
 from helpers.serve.sequence import Request, Sequence
 from helpers.stepper import Pool
-from helpers.trace import EngineTrace
+from helpers.trace import EngineTrace, TraceError
 from tests.machine import ROOT
 from tests.test_trace import SCHEMA
 from tests.tiny import failing, tiny
@@ -38,6 +39,8 @@ def test_the_example_on_the_page() -> None:
         while plan := scheduler.schedule():
             scheduler.ran(plan, {one: next(replies[one]) for one, n in plan})
     assert recorder.trace == example
+    with pytest.raises(TraceError, match="page 6 is named, and there are 6; save or record it again"):
+        EngineTrace.from_json(replace(example, steps=[replace(example.steps[0], freed=[6])]).to_json())
 
 
 def test_any_run_is_what_the_engine_counts() -> None:
@@ -68,10 +71,10 @@ def one_step(engine: Engine, recorder: StepRecorder) -> set[str]:
     preemptions = scheduler.preemptions
     with failing(MODEL, "norm"), pytest.raises(KeyboardInterrupt):
         engine.step()  # it comes again, and is recorded once
-    ran = StepRecorder.ran
+    noted = StepRecorder.ran
 
     def interrupted(recorder: StepRecorder, chosen: Mapping[Sequence, int]) -> None:
-        ran(recorder, chosen)
+        noted(recorder, chosen)
         raise KeyboardInterrupt
 
     with patch.object(StepRecorder, "ran", interrupted), pytest.raises(KeyboardInterrupt):

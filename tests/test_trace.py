@@ -109,6 +109,25 @@ WHOLE = a_trace().to_json().encode()
         (WHOLE.replace(b":3,", b":1,", 1), r"'watch-it-decode-trace', 1\]; expected .* 3\]: record it again"),
         (WHOLE.replace(b'"scale"', b'"scales"'), "a field is missing or of another kind .*'scale'"),
         (b"\xff\xfe\x00", "can't decode byte 0xff"),
+        (b'{"a":' * 5000, "no complete JSON .*recursion"),
+        (WHOLE.replace(b'"kept":[', b'"kept":[0,', 1), "of another kind .*longer than argument 1"),
+        (
+            WHOLE.replace(b'"visible":[[[0,1]]', b'"visible":[[[0,10000000]]', 1),
+            "token 9,999,999 is named, and",
+        ),
+        (
+            WHOLE.replace(b'"visible":[[[0,1]],', b'"visible":[', 1),
+            "3 lists of visible tokens came in; expected 4",
+        ),
+        (
+            re.sub(rb'"0.0.0.0":"[^"]*', b'"0.0.0.0":"AAAAAA==', WHOLE),
+            "2 attention weights of a token came in; expect",
+        ),
+        (WHOLE.replace(b'"recorded":[[0,0]', b'"recorded":[[0,4]', 1), "head 4 is named, and there are 4"),
+        (
+            re.sub(rb'"runs":.*"weights"', b'"runs":[],"weights"', WHOLE),
+            "1 runs without a pass came in; expec",
+        ),
     ],
 )
 def test_what_is_no_trace_is_refused(text: bytes, says: str, tmp_path: Path) -> None:

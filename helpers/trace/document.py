@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import types
+from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Self, get_args, get_origin, get_type_hints
@@ -36,12 +37,12 @@ class Document:
         """Build a record from JSON text.
 
         Raises:
-            TraceError: it is cut off, no JSON, of another format or version, or a field is missing. What
-                holds between the fields is not looked into.
+            TraceError: it is cut off, no JSON, of another format or version; a field is missing; or fields
+                contradict each other: see `check`.
         """
         try:
             data = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise TraceError(
                 f"no complete JSON ({error}); expected a trace: if cut off, save it again"
             ) from None
@@ -51,11 +52,18 @@ class Document:
                 f"got format and version {found}; expected {[cls.FORMAT, VERSION]}: record it again"
             )
         try:
-            return _build(cls, data)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            record = _build(cls, data)
+            record.check()
+        except TraceError:
+            raise
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise TraceError(
                 f"a field is missing or of another kind ({error}); save or record it again"
             ) from None
+        return record
+
+    def check(self) -> None:
+        """Raise TraceError for a number that names nothing that is there, or a list of the wrong length."""
 
     def save(self, path: str | Path) -> None:
         """Write the JSON form to a file."""
@@ -68,6 +76,19 @@ class Document:
             return cls.from_json(Path(path).read_text(encoding="utf-8"))
         except ValueError as error:
             raise TraceError(f"{path}: {error}") from None
+
+
+def check_names(what: str, named: Iterable[int], n: int) -> None:
+    """Raise TraceError unless each number names one of n things, from 0."""
+    for number in named:
+        if not 0 <= number < n:
+            raise TraceError(f"{what} {number:,} is named, and there are {n:,}; save or record it again")
+
+
+def check_length(what: str, n: int, expected: int) -> None:
+    """Raise TraceError unless a list has as many entries as what it is about."""
+    if n != expected:
+        raise TraceError(f"{n:,} {what} came in; expected {expected:,}: save or record it again")
 
 
 def _plain(x: Any) -> Any:

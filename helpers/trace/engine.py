@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 
-from helpers.trace.document import Document
+from helpers.trace.document import Document, check_names
 
 
 @dataclass(frozen=True)
@@ -54,3 +55,25 @@ class EngineTrace(Document):
     page_size: int
     requests: list[RequestTrace] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Raise TraceError for a number that names nothing that is there."""
+        for request in self.requests:
+            check_names("token", [request.prompt - 1], len(request.tokens))
+        for step in self.steps:
+            shares = step.running
+            requests = [*step.waiting, *step.preempted, *step.left, *(share.request for share in shares)]
+            check_names("request", requests, len(self.requests))
+            check_names("slot", [share.slot for share in shares], self.slots)
+            tables = (share.table for share in shares)
+            check_names("page", chain(step.freed, step.findable, *tables), self.n_pages)
+            for share in shares:
+                n_tokens = len(self.requests[share.request].tokens)
+                named = (
+                    share.start,
+                    share.found,
+                    share.stop - (not share.emitted),
+                )  # the one at `stop` came of it
+                check_names("token", named, n_tokens)
+                n_rows = len(share.table) * self.page_size
+                check_names("row", [share.found, share.stop - 1], n_rows)

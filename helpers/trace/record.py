@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from helpers.trace.document import Document
+from helpers.trace.document import Document, check_length, check_names
 
 FULL = 65535  # an attention weight w is stored as round(w * FULL) in 16 bits
 
@@ -161,6 +162,45 @@ class Trace(Document):
     runs: list[Run]
     weights: dict[str, np.ndarray] = field(default_factory=dict)  # "sequence.token.layer.head" -> u16
     values: list[Values] | None = None
+
+    def check(self) -> None:
+        """Raise TraceError for a number that names nothing that is there, or a list of the wrong length."""
+        n_layers = self.model.n_layers
+        passes = [event for run in self.runs for event in run.passes]
+        check_length("texts", len(self.sequences), 1)
+        check_length("runs without a pass", sum(not run.passes for run in self.runs or [Run("", "", [])]), 0)
+        n_tokens = len(self.sequences[0].tokens)
+        check_names("token", [self.sequences[0].prompt - 1], n_tokens)
+        check_names("head", [head for _, head in self.recorded], self.model.n_heads)
+        layers = [layer for layer, _ in self.recorded] + [one.layer for one in self.values or []]
+        layers += [shape["layer"] for event in passes for shape in event.shapes]
+        check_names(
+            "layer", layers + [n for event in passes for one in event.others for n in one.layers], n_layers
+        )
+        for event in passes:
+            check_length("parts of a pass", len(event.parts), 1)
+            [part] = event.parts
+            for start, stop in part.new + part.repeated:
+                check_names("token", (start, stop - 1), n_tokens)
+            check_length("targets", len(part.target or part.queries), len(part.queries))
+            check_names("token", part.target or [], n_tokens)
+            for out in part.out:
+                check_names("token", (out.query, out.chosen), n_tokens)
+            looks: list[Part | Kept] = [part, *event.others]
+            for one in looks:
+                check_length("lists of visible tokens", len(one.visible), len(part.queries))
+                for start, stop in chain(one.read, one.written, *one.visible):
+                    check_names("token", (start, stop - 1), n_tokens)
+            self._check_weights(event)
+
+    def _check_weights(self, event: Pass) -> None:
+        queries = event.parts[0].queries
+        for layer in {layer for layer, _ in self.recorded}:
+            sizes = [sum(stop - start for start, stop in seen) for seen in event.at(layer).parts[0].visible]
+            for head in (head for of, head in self.recorded if of == layer):
+                for query, size in zip(queries, sizes, strict=True):
+                    row = self.weights.get(weight_key(0, query, layer, head))
+                    check_length("attention weights of a token", size if row is None else len(row), size)
 
     @property
     def layers(self) -> list[int]:
