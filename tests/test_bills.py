@@ -83,6 +83,16 @@ def test_three_chats_by_hand() -> None:
     assert n17.uncached(usual) == pytest.approx(4 * tokens / 1000)
 
 
+def test_after_a_long_pause_only_what_other_chats_use_is_read() -> None:
+    tokens, shared = sum(6300 + 550 * n for n in range(10)), {"nothing changes": 6000, "a clock": 4000}
+    for name in ("nothing changes", "a clock", "shuffled", "in front", "dropped"):
+        turns = n17.bill(CLIENTS[name], Service(pause=301))
+        assert [one.read for one in turns] == [shared.get(name, 0 if name == "shuffled" else 6000)] * 10
+    usual = n17.bill(Client(), Service(pause=301))
+    assert sum(one.written for one in usual) == tokens - 60_000 == 27_750
+    assert n17.bill(Client(), Service(pause=300)) == n17.bill(Client(), Service())
+
+
 def test_one_drags_parts_and_turns_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[dict[str, Any]] = []
     monkeypatch.setattr(IPython.display, "display", lambda bundle, raw, **_: shown.append(bundle))

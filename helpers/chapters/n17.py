@@ -24,6 +24,7 @@ Text = list[tuple[Hashable, int]]  # what a piece says, and its tokens
 PARTS = ("tools", "system", "clock", "summary", "chat", "question")
 BREAKPOINT, TAG, MOST = "|", "breakpoint", 4  # in a list, on a tag, of a request at most
 TOOLS, CLOCK, SUMMARY = 5, 8, 200  # how many; tokens
+KEPT = 300  # seconds after its last use that an entry is found
 MODEL = "Claude Opus 5.5"
 PRICED = DATED["prices"][MODEL]
 PRICES = {  # dollars a million tokens
@@ -113,7 +114,9 @@ def bill(client: Client, service: Service, shortest: int = 512, page: int = 16) 
 
     An engine finds full pages of earlier texts, replies too, and leaves a token to run. A provider reads the
     longest prefix, up to the last breakpoint, that ended at a breakpoint before. The rest up to the last
-    breakpoint is written, what stands behind is plain input. Nobody needs the room meanwhile.
+    breakpoint is written, what comes after it is plain input. No other request needs the memory meanwhile.
+    An entry is found for KEPT seconds after its last use: after a longer `service.pause` a chat's own entries
+    are gone, while those that other chats use as well are still there.
 
     Args:
         shortest: tokens that an entry of the provider's cache has at least.
@@ -130,7 +133,8 @@ def bill(client: Client, service: Service, shortest: int = 512, page: int = 16) 
             marks = [length(text[:end]) for end in at]
             last = max((mark for mark in marks if mark >= shortest), default=0)
             read = max((length(one) for one in entries if shared(text, one) == length(one)), default=0)
-            entries += [text[:end] for end, mark in zip(at, marks, strict=True) if mark >= shortest]
+            if not chat or service.pause <= KEPT:  # the first chat is the one for all others
+                entries += [text[:end] for end, mark in zip(at, marks, strict=True) if mark >= shortest]
             texts.append([*text, *reply(service, chat, n)])
             turns.append(Turn(named(text, client), marks, cached, read, last - read, total - last))
     return turns[service.turns :]
