@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from helpers.chapters import n02, n03, n04, n05, n07, n09, n10, n12, n14, n17, n18, n19, n24
+from helpers.chapters import n02, n03, n04, n05, n07, n09, n10, n12, n14, n17, n18, n19, n21, n24
 from helpers.check.exercise import Exercise
 from helpers.check.guess import nearest
 
@@ -97,6 +97,12 @@ def by_the_middle(pause: Any, step: Any, P: int, n: int) -> tuple[float, float]:
     return (pause(P) + (n - 1) * step(P + (n - 2) / 2) if n > 1 else kept), nothing
 
 
+def null_is_no_default(config: dict[str, Any]) -> Any:
+    """Take null for a number of KV heads."""
+    n_kv_heads = config.get("num_key_value_heads", config["num_attention_heads"])
+    return n10.count(config) if n_kv_heads else 0
+
+
 two_runs = n02.two_runs
 CLOSE: list[tuple[Exercise, Any, str]] = [
     (n02.change_future, two_runs(lambda table: table[1:3]), "first token sees all gives True; expected"),
@@ -112,16 +118,23 @@ CLOSE: list[tuple[Exercise, Any, str]] = [
     (n07.who_moves, lambda f, x: n07.moves()(f, x) ^ (np.eye(5, k=-2) + np.eye(5, k=1) > 0), "at [2, 0];"),
     (n10.bytes_per_token, lambda config: 23_040, "gives 23,040; expected 131,072"),
     (n10.bytes_per_token, lambda config: 1024, "gives 1,024; expected 23,040"),
+    (n10.bytes_per_token, null_is_no_default, "num_key_value_heads null, gives 0"),
     (n12.batch_at_ridge, lambda card, s: n12.batch_at_ridge.right(card, s) + 2, "gives 298; expected 296"),
     (n02.change_future, two_runs(lambda table: table[:-1].sum(axis=0)), "but no column's sum gives True"),
     (n05.reusable, by_letters, "Today weather island gives 3; expected 2"),
     (n09.reply_ms, by_the_middle, "P = 10, n = 3"),
     (n14.kept_rows, lambda n, w, s: n14.positions(n, w + (n == w + 1), s), "kept_rows(5, 4, 0) gives"),
     (n17.shared_pages, ends_alike, "'axcdefg', 3), a letter a token gives 2; expected 0"),
+    (
+        n17.shared_pages,
+        lambda old, *new: n17.shared_count(old[:-1], *new),
+        "'abcdefgh', 3), a letter",
+    ),
     (n18.accept, lambda d, c: [*takewhile(c.__contains__, d)], "accept("),
     (n19.merge, merges_as_one_head, "merge for"),
     (n24.left, left_by_letters, "left after 'the' gives"),
     (n24.must_come, not_to_zero, "whose end is state 0"),
+    (n21.may_change, lambda x, d: n21.lead(x) < 2 * d, "may_change([10.125, 10.0, 2.0], 0.0625) gives"),
     (n18.accept_or_resample, n18.taking(lambda p, q, t, u: u * q[t] <= p[t]), "token 1, u = 0.0 gives None"),
 ]
 

@@ -101,6 +101,10 @@ bytes_per_token = Exercise(
             ("SmolLM2-135M", config_json("SmolLM2-135M")),
             ("Llama-3.1-8B, whose head_dim is null", config_json("Llama-3.1-8B", head_dim=None)),
             ("Llama-2-7B, without num_key_value_heads", config_json("Llama-2-7B", "num_key_value_heads")),
+            (
+                "Llama-2-7B, num_key_value_heads null",
+                config_json("Llama-2-7B", num_key_value_heads=None),
+            ),
             ("Llama-3.1-8B with head_dim 160", config_json("Llama-3.1-8B", head_dim=160)),
         ]
     ],

@@ -316,6 +316,7 @@ shared_pages = Exercise(
             *[("abcdefgh", "abcdefxy", 2), ("abcdefg", "abcdefg", 3), ("abcdef", "abcdef", 3)],
             *[("abcdef", "abcxef", 2), ("abcdefgh", "abxdefghi", 2), ("abcde", "abcdefghi", 4)],
             *[("abcd", "bacdx", 2), ("xbcd", "abcd", 2), ("abcdef", "axcdefg", 3)],
+            ("abcdef", "abcdefgh", 3),
         ]
     ],
     right=shared_count,
