@@ -46,7 +46,7 @@ def made(
             done = [one for one, n in plan if n == one.n_left]
             scheduler.ran(plan, {one: tokens(k=1)[0] for one in done})
             pages = scheduler.pages
-            found = {page for page in pages.found.values() if not books[-1]["owners"][page]}
+            found = {page for page in pages.holds if not books[-1]["owners"][page]}
             books[-1]["findable"] = {page: [words[i] for i in pages.holds[page][0][1]] for page in found}
     return recorder.trace, books
 

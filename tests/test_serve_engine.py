@@ -65,7 +65,7 @@ class Disturbed(Engine):
 
     def poison(self) -> None:
         size, used = self.pool.page_size, torch.zeros(self.pool.k.shape[1], self.pool.page_size)
-        used[[*self.scheduler.pages.found.values()]] = 1
+        used[[*self.scheduler.pages.holds]] = 1
         for one in self.scheduler.running:
             for at in range(one.n_computed):
                 used[one.table[at // size], at % size] = 1

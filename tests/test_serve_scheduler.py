@@ -68,7 +68,7 @@ class Rows:
 
     def poison(self) -> None:
         """Forget what lies in pages that are free and cannot be found."""
-        lost = {*self.pages.free} - {*self.pages.found.values()}
+        lost = {*self.pages.free} - {*self.pages.holds}
         self.rows = {place: token for place, token in self.rows.items() if place[0] not in lost}
 
 
@@ -78,7 +78,9 @@ def check(scheduler: Scheduler, plan: Plan) -> None:
     tables = [page for one in everyone for page in one.table]
     assert [tables.count(page) for page in range(pages.n_pages)] == pages.owners
     assert {*pages.free} == {page for page, n in enumerate(pages.owners) if n == 0}
-    assert all(pages.holds[page][0] == key for key, page in pages.found.items())
+    assert {page: key for key, equal in pages.found.items() for page in equal} == {
+        page: key for page, (key, _) in pages.holds.items()
+    }
     ids: list[Any] = [one.request.id for one in everyone]
     assert ids == sorted(ids), "somebody was overtaken"
     slots = [one.slot for one in scheduler.running]
@@ -163,6 +165,15 @@ def test_pages_are_found_when_full_and_written() -> None:
     assert pages.match_prefix([*text, 9, 8]) == first.table[:3]  # a token of the reply has filled it
 
 
+def test_a_prefix_with_the_same_rows_decides_who_is_admitted() -> None:
+    """Of five pages three are taken: an equal text needs one of its own, with other weights three."""
+    scheduler, seen = Scheduler(PageManager(5, 2), 3), []
+    for id, rows_of in (("a", 1), ("b", 1), ("c", 2)):
+        scheduler.add(Request(id, [1, 2, 3, 4, 5], 4)).rows_of = rows_of
+        seen += plans(scheduler, 1)
+    assert seen == [[("a", 5)], [("a", 1), ("b", 1)], [("a", 1), ("b", 1)]]
+
+
 def test_the_page_that_was_free_longest_goes_first_and_its_content_is_lost() -> None:
     pages = PageManager(4, 2)
     old, new = [pages.take()], [pages.take(), pages.take()]
@@ -175,7 +186,7 @@ def test_the_page_that_was_free_longest_goes_first_and_its_content_is_lost() -> 
 
 
 def test_equal_pages_of_two_texts_are_found_after_what_stands_before_them() -> None:
-    """Of equal pages the first is found; once it is lost the others lead nowhere, and are taken in turn."""
+    """Of equal pages the first is found, and once it is lost the next."""
     pages = PageManager(5, 2)
     one, two = [pages.take(), pages.take()], [pages.take(), pages.take(), pages.take()]
     pages.publish(one, [1, 2, 7, 7], 0, 4)
@@ -183,10 +194,15 @@ def test_equal_pages_of_two_texts_are_found_after_what_stands_before_them() -> N
     assert pages.match_prefix([1, 2, 7, 7, 8, 8, 0]) == [0, 1, 4]
     assert pages.match_prefix([7, 7, 8, 8, 0]) == []
     pages.release(one)
-    assert [pages.take(), pages.take()] == [1, 0]
-    assert pages.match_prefix([1, 2, 7, 7, 8, 8, 0]) == []
+    one = [pages.take(), pages.take()]
+    assert one == [1, 0]
+    assert pages.match_prefix([1, 2, 7, 7, 8, 8, 0]) == [2, 3, 4]
+    pages.publish(one, [1, 2, 7, 7], 0, 4)
     pages.release(two)
     assert [pages.take() for _ in range(3)] == [4, 3, 2]
+    assert pages.match_prefix([1, 2, 7, 7, 8, 8, 0]) == one  # and those of the first are found again
+    pages.release(one)
+    assert [pages.take() for _ in range(2)] == [0, 1]
     assert (pages.found, pages.holds) == ({}, {})
 
 
@@ -203,6 +219,7 @@ def test_what_is_wrong_is_refused_at_once_and_harms_nobody() -> None:
         (lambda: Scheduler(PageManager(4), 2, 1), "budget is 1; expected 2 or more"),
         (lambda: PageManager(0, 4), "n_pages is 0; expected a whole number"),
         (lambda: PageManager(4, 0), "page_size is 0; expected a whole number"),
+        (lambda: PageManager(4).release([2, 1]), "pages .1, 2. have no owner"),
         (lambda: turns(Service(), 1, 0, 0), "rate is 0; expected requests a second"),
         (lambda: turns(Service(), 1, 0, math.nan), "rate is nan"),
         (lambda: together(MACHINE, ASKED, 0), "machines is 0"),

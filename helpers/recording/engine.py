@@ -80,7 +80,7 @@ class StepRecorder:
         ran_so_far = dict.fromkeys([*self.in_slots, *self.running])
         left = [self.number(one) for one in ran_so_far if one not in there]
         freed = sorted(self.in_use.union(*(share.table for share in shares)) - self.owned())
-        findable = {*self.pages.found.values()}
+        findable = {*self.pages.holds}
         kept = [page for page in self.pages.free if page in findable]
         self.steps.append(Step(shares, self.waiting, self.preempted, left, freed, kept))
         self.in_slots, self.in_use = [*self.scheduler.running], self.owned()

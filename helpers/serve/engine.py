@@ -37,7 +37,7 @@ class Engine:
         eos_ids: tokens that end a reply; None takes the config's.
 
     Attributes:
-        sequences: every request that came, by its id: its reply, times, steps and error.
+        sequences: requests by id, the newest of each: its reply, times, steps and error.
 
     `add`, `cancel` and `step` happen whole or not at all: whatever is raised in them, Ctrl-C too, no request
     gains or loses a token. Between steps weights may change; rows from before are not found again, unless a

@@ -17,7 +17,8 @@ class PageManager:
     in it stays until somebody takes it, and the page that has been free longest is taken first. A page that
     is full and written can be found by its tokens and the text before it: a hash of both leads to it, and
     both are compared. So that no text is compared twice, a text that fills its pages has a number, the same
-    for equal texts. Nobody writes to a full page, so it never has to be copied.
+    for equal texts. Nobody writes to a full page, so it never has to be copied. Requests that run at the same
+    time may fill equal pages: the first of them is found, and once it is lost the next.
 
     Rows depend on more than tokens. What else they depend on, `rows_of`, such as an adapter or the version of
     the weights, stands before every text: equal tokens with another adapter are another text.
@@ -35,7 +36,7 @@ class PageManager:
         self.page_size, self.sharing = check_whole("page_size", page_size), sharing
         self.owners = [0] * n_pages
         self.free = dict.fromkeys(range(n_pages))  # ordered: the first has been free longest
-        self.found: dict[Key, int] = {}  # a page by what it holds
+        self.found: dict[Key, tuple[int, ...]] = {}  # pages by what they hold
         self.holds: dict[int, tuple[Key, int]] = {}  # by page, and the number of the text to its end
         self.numbers = count(1)  # of texts; an empty one has (rows_of,)
 
@@ -52,11 +53,11 @@ class PageManager:
         table = list[int]()
         text: Hashable = (rows_of,)
         for end in range(self.page_size, len(tokens), self.page_size):
-            page = self.found.get((text, tuple(tokens[end - self.page_size : end])))
-            if page is None:
+            found = self.found.get((text, tuple(tokens[end - self.page_size : end])))
+            if not found:
                 break
-            table.append(page)
-            text = self.holds[page][1]
+            table.append(found[0])
+            text = self.holds[found[0]][1]
         return table
 
     def fits(self, tokens: Sequence[int], rows_of: Hashable = None) -> bool:
@@ -69,8 +70,8 @@ class PageManager:
         page = next(iter(self.free))
         if page in self.holds:
             key, _ = self.holds.pop(page)
-            if self.found.get(key) == page:
-                del self.found[key]
+            if equal := [other for other in self.found.pop(key) if other != page]:
+                self.found[key] = (*equal,)
         self.incref(page)
         return page
 
@@ -80,7 +81,12 @@ class PageManager:
         self.free.pop(page, None)
 
     def release(self, table: list[int]) -> None:
-        """Count one owner less of each page, and empty the table. The end of a text is forgotten first."""
+        """Count one owner less of each page, and empty the table. The end of a text is forgotten first.
+
+        ValueError, and nothing is changed, if a page has no owner: its table has been released before.
+        """
+        if free := sorted({*table} & {*self.free}):
+            raise ValueError(f"pages {free} have no owner; expected a table that is not released yet")
         while table:
             page = table.pop()
             self.owners[page] -= 1
@@ -95,5 +101,6 @@ class PageManager:
         for i in range(start // size, end // size) if self.sharing else ():
             text = self.holds[table[i - 1]][1] if i else (rows_of,)
             key = text, tuple(tokens[i * size : (i + 1) * size])
-            page = self.found.setdefault(key, table[i])  # of equal pages the first is found
-            self.holds[table[i]] = key, next(self.numbers) if page == table[i] else self.holds[page][1]
+            equal = self.found.get(key, ())
+            self.found[key] = (*equal, table[i])
+            self.holds[table[i]] = key, self.holds[equal[0]][1] if equal else next(self.numbers)
