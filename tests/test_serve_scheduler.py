@@ -18,6 +18,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from helpers.cost.layers import cache_nbytes
 from helpers.cost.models import CARDS, MODELS
 from helpers.cost.service import Service
 from helpers.serve import pages
@@ -224,6 +225,10 @@ def test_what_is_wrong_is_refused_at_once_and_harms_nobody() -> None:
         (lambda: turns(Service(), 1, 0, math.nan), "rate is nan"),
         (lambda: together(MACHINE, ASKED, 0), "machines is 0"),
         (lambda: disaggregated(MACHINE, ASKED, -1, 1), "machines is -1"),
+        (lambda: replace(MACHINE, link=-1.0), "link is -1.0; expected a finite number, over 0"),
+        (lambda: replace(MACHINE, slots=0), "slots is 0"),
+        (lambda: together(MACHINE, [(math.nan, ASKED[0][1])], 1), "the arrival of 0 is nan seconds"),
+        (lambda: simulate(Scheduler(PageManager(4), 1), ASKED, lambda plan: math.nan), "a step is nan"),
     ]
     for call, message in calls:
         with pytest.raises(ValueError, match=message):
@@ -291,6 +296,15 @@ def test_requests_are_dealt_out_in_turn_and_go_on_as_their_rows_come() -> None:
     asked = [(n / 10, Request(n, [0] * length, 2)) for n, length in enumerate((9000, 9))]
     long, short = disaggregated(MACHINE, asked, 2, 1)
     assert short.tokens[1] < long.tokens[0]
+
+
+@pytest.mark.parametrize("name", ["gpt-oss-20b", "Qwen3.5-27B"])
+def test_what_travels_is_what_the_layers_keep(name: str) -> None:
+    """Windows and states have no number of bytes a token."""
+    machine = replace(MACHINE, model=MODELS[name])
+    asked = [(0.0, Request(0, [0] * 530, 2))]
+    (slow,), (fast,) = (disaggregated(replace(machine, link=link), asked, 1, 1) for link in (1e9, 1e30))
+    assert slow.ttft - fast.ttft == pytest.approx(cache_nbytes(machine.model.layers, 530) / 1e9)
 
 
 def test_the_slowest_waits_of_a_fleet() -> None:

@@ -13,9 +13,10 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from helpers.arguments import check_whole
+from helpers.cost.layers import cache_nbytes
 from helpers.cost.models import Card, PublishedModel
 from helpers.cost.service import Service
-from helpers.cost.step import StepSeconds, step_time
+from helpers.cost.step import StepSeconds, check_between, check_counts, step_time
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler
 from helpers.serve.sequence import Request, Times
@@ -36,12 +37,15 @@ class Machine:
     """One machine of a fleet, and the link to the next; weights and rows in 16 bits.
 
     Args:
-        model, card: a dense model of one kind of layer, and what runs it.
+        model, card: a model, and what runs it.
         speed: what it reaches of the card's best, 0 to 1.
         link: bytes a second to another machine.
         slots: requests that run at the same time, at most.
         budget: tokens of a step, at most.
         overlap: rows are read while matrices multiply; most engines read them afterwards.
+
+    Raises:
+        ValueError: a number out of its range.
     """
 
     model: PublishedModel
@@ -51,6 +55,11 @@ class Machine:
     slots: int
     budget: int
     overlap: bool = False
+
+    def __post_init__(self) -> None:
+        check_between(0, 1, speed=self.speed)
+        check_between(0, math.inf, link=self.link)
+        check_counts(slots=self.slots, budget=self.budget)
 
     def step(self, plan: Plan) -> float:
         """Return the seconds of a step, by `step_time`."""
@@ -115,10 +124,10 @@ def disaggregated(machine: Machine, arrivals: Arrivals, n_prefill: int, n_decode
     """
     prompts = [(arrived, replace(request, max_new=1)) for arrived, request in arrivals]
     first = replace(machine, budget=10**9).serve(prompts, n_prefill)
-    handed, row = [], machine.model.cache_nbytes_per_token()
+    handed = []
     for _, request in arrivals:
         length = getattr(request, "found", 0) + len(request.prompt)
-        there = first[request.id].tokens[0] + length * row / machine.link
+        there = first[request.id].tokens[0] + cache_nbytes(machine.model.layers, length) / machine.link
         handed.append((there, Turn(request.id, [0], request.max_new, found=length - 1)))
     handed.sort(key=lambda pair: pair[0])
     later = machine.serve(handed, n_decode)

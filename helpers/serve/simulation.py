@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Hashable, Sequence
 
+from helpers.arguments import is_number
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler
 from helpers.serve.sequence import Request, Times
@@ -22,8 +23,13 @@ def simulate(
 
     Returns:
         The times of each request, by its id.
+
+    Raises:
+        ValueError: an arrival or a step that is not a finite number of seconds, 0 or more.
     """
     now, times, coming = 0.0, {}, list(reversed(arrivals))
+    for arrived, request in arrivals:
+        check_seconds(f"the arrival of {request.id!r}", arrived)
     while coming or scheduler.waiting or scheduler.running:
         if not (scheduler.waiting or scheduler.running):
             now = max(now, coming[-1][0])
@@ -32,12 +38,19 @@ def simulate(
             times[request.id] = Times(arrived)
             scheduler.add(request)
         plan = scheduler.schedule()
-        now += seconds_of(plan)
+        now += check_seconds("a step", seconds_of(plan))
         done = [one for one, n in plan if n == one.n_left]
         for one in done:
             times[one.request.id].tokens.append(now)
         scheduler.ran(plan, dict.fromkeys(done, -1))  # a token that ends nothing
     return times
+
+
+def check_seconds(name: str, seconds: float) -> float:
+    """Return seconds. ValueError unless they are a finite number, 0 or more: others end no simulation."""
+    if not is_number(seconds) or seconds < 0:
+        raise ValueError(f"{name} is {seconds!r} seconds; expected a finite number, 0 or more")
+    return seconds
 
 
 def fill(
