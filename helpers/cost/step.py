@@ -173,12 +173,15 @@ def rows_and_attention(
 ) -> Callable[[int, int], tuple[float, int]]:
     """Return a function of a text (tokens before, and new): numbers in its rows, operations of attention.
 
-    Both depend on the model and the number of cards alone, and are remembered.
+    Both depend on the model and the number of cards alone, and are remembered. The function raises ValueError
+    unless tokens are whole numbers, those before 0 or more.
     """
     kinds = Counter(layers_of(model)).items()
 
     @lru_cache(2**14)
     def of_text(before: int, new: int) -> tuple[float, int]:
+        check_whole("tokens", before, least=0)
+        check_whole("new tokens", new)
         rows = sum(n * one.copies(cards) * one.row * (one.rows(before) + one.rows(new)) for one, n in kinds)
         return rows, sum(
             n * pairs_of(one, before, new) * operations_of(one, model.n_heads) for one, n in kinds
@@ -225,12 +228,9 @@ def numbers_of_others(model: ModelConfig | PublishedModel, tokens: int) -> float
 
 
 def check_texts(texts: Sequence[tuple[int, int]]) -> None:
-    """Raise ValueError unless texts holds pairs of whole numbers: tokens, 0 or more, and new ones, over 0."""
+    """Raise ValueError if there is no pair; what is in a pair is checked where its work is counted."""
     if not texts:
         raise ValueError("tokens holds no pair; expected one (in the cache, new) for each text of the step")
-    for before, new in texts:
-        check_whole("tokens", before, least=0)
-        check_whole("new tokens", new)
 
 
 def check_counts(**counts: int) -> None:
