@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -86,9 +87,14 @@ def test_a_fleet_is_tried_in_each_way_until_both_promises_are_kept() -> None:
     assert [one.how for one in divided] == ["4 + 4"]
     assert divided == [n20.tried(8, "4 + 4", fleet.disaggregated(machine, asked, 4, 4))]
 
-    def way(machine: fleet.Machine, asked: fleet.Arrivals, cards: int) -> list[n20.Tried]:
-        return [n20.Tried(cards, how, first / cards, 20.0) for how, first in (("a", 900.0), ("b", 880.0))]
+    def way(machine: fleet.Machine, those: fleet.Arrivals, cards: int) -> list[n20.Tried]:
+        share = 1 / cards if those is asked else 0.0
+        return [n20.Tried(cards, how, share * first, 20.0) for how, first in (("a", 900.0), ("b", 880.0))]
 
     assert n20.fewest(way, machine, asked, 1, first=300, gap=20) == n20.Tried(3, "b", 880 / 3, 20.0)
     assert n20.fewest(way, machine, asked, 4, first=300, gap=20).cards == 4
-    assert n20.fewest(n20.disaggregated, machine, asked, 8, first=1e9, gap=1e9) == divided[0]
+    assert n20.fewest(n20.disaggregated, machine, asked, 1, first=1e9, gap=1e9) == divided[0]
+    prompt = max(machine.seconds([(len(one.prompt),) * 2]) for _, one in asked)
+    for limits in ({"first": 1000 * prompt - 1, "gap": 1e9}, {"first": 1e9, "gap": math.nan}):
+        with pytest.raises(ValueError, match="are never reached: where no request waits for another, 99 of"):
+            n20.fewest(partial(n20.in_chunks, budgets=[n20.WHOLE]), machine, asked, 1, **limits)

@@ -69,7 +69,19 @@ def fewest(
 
     Args:
         way: `in_chunks`, or `disaggregated`.
+
+    Raises:
+        ValueError: a wait that no number of cards makes short enough, since requests that come so far apart
+            that none waits for another wait longer.
     """
+    apart = [(1e6 * n, replace(one, max_new=min(2, one.max_new))) for n, (_, one) in enumerate(arrivals)]
+    alone = next(each for cards in count(start) if (each := way(machine, apart, cards)))
+    if not any(one.first <= first and one.gap <= gap for one in alone):
+        least = ", ".join(f"{one.how}: {one.first:.0f} and {one.gap:.0f}" for one in alone)
+        raise ValueError(
+            f"a first word within {first} ms and {gap} ms between two are never reached: where no request "
+            f"waits for another, 99 of 100 wait up to {least}"
+        )
     return next(
         min(fine, key=lambda one: one.first)
         for cards in count(start)
