@@ -121,6 +121,8 @@ def test_rows_kept_are_not_tokens_seen(kind: str) -> None:
         [8],
     )
     assert [spread(seen) for seen in decode.visible] == [[5, 6, 7, 8]]
+    whole = trace(kind).run("cached").passes[1].parts[0]
+    assert spread(whole.read) == [*range(8)], "the part is that of layer 1, though layer 0 came first"
     assert trace(kind).model.layer_types == [kind.replace("_", " ") for kind in TYPES]
 
 
