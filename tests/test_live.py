@@ -6,6 +6,8 @@ import json
 import re
 from pathlib import Path
 
+from safetensors.torch import load as load_bytes
+
 from helpers import corpus
 from helpers.recording.diary import load_diary
 from helpers.stepper import Live
@@ -48,6 +50,7 @@ def test_words_of_a_kind_are_words_of_the_model() -> None:
     assert data["known"] == len(known) - 2, "all but the full stop and the end"
     prompt = view.options["text"].replace(".", " .").split()
     assert known.issuperset(prompt)
+    assert data["parameters"] == sum(x.numel() for x in load_bytes(view.file.read_bytes()).values())
     assert repr(view) == f"Live({len(prompt)} tokens, seed 12)"
 
 

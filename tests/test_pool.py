@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from helpers.drawing.canvas import png
 from helpers.stepper import Pool, pool
 from helpers.stepper.format import VIEW
+from helpers.trace import EngineTrace
 from tests.pictures import boxes, misplaced, words
 from tests.planted import Bug, Planted
 from tests.pool_cases import MADE, trace
@@ -133,6 +136,21 @@ def test_the_step_that_is_shown() -> None:
     with pytest.raises(ValueError, match="got pages='no', expected one of"):
         Pool(run, pages="no")  # type: ignore[arg-type]
     assert repr(Pool(run)) == f"Pool(made: 6 requests, 12 pages, {len(run.steps)} steps)"
+
+
+def test_who_is_preempted_and_comes_back_in_the_same_step_takes_all_of_its_pages_anew() -> None:
+    run = json.loads(trace("six").to_json())
+    before, now = run["steps"][:2]
+    (share,) = (one for one in now["running"] if one["request"] == before["running"][0]["request"])
+    taken = [Pool(EngineTrace.from_json(json.dumps(run))).pages(1)]
+    now["preempted"] = [share["request"]]
+    share["found"] = 0
+    taken.append(Pool(EngineTrace.from_json(json.dumps(run))).pages(1))
+    kept = len(before["running"][0]["table"])
+    assert [[pages[page]["taken"] for page in share["table"]][:kept] for pages in taken] == [
+        [False] * kept,
+        [True] * kept,
+    ]
 
 
 def test_without_pages_nothing_is_said_of_them() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from helpers.cost.models import MODELS, PublishedModel
-from helpers.stepper import StepTime
+from helpers.stepper import StepTime, page
+from helpers.stepper.format import unit
 from helpers.stepper.step_time import FILLS
 from tests.pictures import boxes, misplaced, words
 from tests.work_cases import CASES
@@ -67,6 +68,16 @@ def test_a_model_of_ones_own_stands_among_the_others() -> None:
     ]
     assert view.options["case"]["model"] == "mine"
     assert repr(view) == "StepTime(mine on H100, 2 users of 10 tokens)"
+
+
+def test_three_digits_and_a_prefix() -> None:
+    said = {"15.0 GB": 15.01e9, "1.00 GB": 999.96e6, "999 MB": 999.4e6, "100 B": 99.96, "1,258 s": 1258.4}
+    assert [unit(x, text[-1]) for text, x in said.items()] == [*said]
+
+
+def test_a_model_s_name_ends_no_script() -> None:
+    own = PublishedModel("</script><b>", "", 2, 4, 2, 8, 32, 64, 100, 512, True, 12_345)
+    assert "</script><b>" not in page.build("Own", [page.Section(view=StepTime(own))])
 
 
 @pytest.mark.parametrize(

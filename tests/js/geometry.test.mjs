@@ -58,6 +58,8 @@ test("columns are equal where the words fit, and only long words get more where 
   const mixed = columnWidths(210, [40, 60, 20, 20, 30]);
   assert.ok(mixed[1] >= 60 && mixed[2] === mixed[3]);
   assert.ok(mixed.reduce((a, b) => a + b) <= 210);
+  const least = [12, 13].map((columns) => columnWidths(0, Array(columns).fill(60))[0]);
+  assert.deepEqual(least, [60, 46], "more than a dozen are crowded");
 });
 
 test("a narrow board scrolls to its end with a whole column at its left edge", () => {
@@ -79,6 +81,12 @@ test("a narrow board scrolls to its end with a whole column at its left edge", (
     );
   }
   assert.equal(scrollFor(layout, 0, 362), 0);
+  const three = { xs: [100, 140, 180], x0: 100, widths: [40, 40, 40] };
+  assert.deepEqual(
+    [220, 219].map((width) => scrollFor(three, 2, width)),
+    [0, 40],
+    "it just fits",
+  );
 });
 
 test("the canvas begins past two dozen tokens", () => {
@@ -95,7 +103,7 @@ test("the next words keep above the cache, and on a dense board above the sums, 
     const layout = lay(1162, columns);
     const [lines, height] = [9, 24];
     const top = nextTop(layout, layout.y[below] - 4, lines, height);
-    assert.ok(top + 22 + lines * height <= layout.y[below], `${columns} tokens`);
+    assert.ok(top + 22 + lines * height + 6 <= layout.y[below], `${columns} tokens`);
   }
 });
 

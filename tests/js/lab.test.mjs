@@ -17,6 +17,18 @@ const NAMES = ["tokens", "pairs", "written", "read", "againTokens", "againPairs"
 const at = (run, event, prompt, length, kind = FULL) =>
   lab.accumulated(run, run.events[event], prompt, length, kind);
 
+test("a ratio that rounds to ten has no decimals", () => {
+  const step = { rows: 0, weights: 9.97, attention: 0, products: 1 };
+  const facts = {
+    chosen: { users: 2 },
+    pass: { tokens: 2 },
+    step,
+    bound: "memory-bound",
+    longest: "weights",
+  };
+  assert.match(lab.insightOf({ phase: "decode", keeps: true, prompt: 1 }, facts), / 1\/10 as long/);
+});
+
 test("as recorded, it counts what the trace counted, and sums it up", () => {
   for (const name of ["toy", "long run", "layers", "two", "n64", "one", "diary"]) {
     const { runs, prompt, withCache, withoutCache } = record(name);
@@ -227,6 +239,7 @@ test("three digits and a prefix", () => {
     "15.0 GB": 15.01e9,
     "4.48 ms": 4.482e-3,
     "1.00 kB": 999.6,
+    "1.00 GB": 999.96e6,
     "100 B": 99.96,
     "0 B": 0,
     "29.7 TFLOP": 29.7e12,

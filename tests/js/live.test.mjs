@@ -1,9 +1,18 @@
 // The live view's facts: lanes at every time, factors, words that are not known, rows that are stale.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { ropeFrequencies } from "../../helpers/stepper/js/live/decoder.js";
+import { COUNT } from "../../helpers/stepper/js/live/metadata.js";
 import { Talk } from "../../helpers/stepper/js/live/talk.js";
 import { Words } from "../../helpers/stepper/js/live/words.js";
 import * as writing from "../../helpers/stepper/js/live/writing.js";
+
+const FREQUENCIES = [
+  [5, "3e72d423"],
+  [9, "3d99940d"],
+  [12, "3d0186e3"],
+  [29, "3978a815"],
+];
 
 /** A lane of passes that took so many milliseconds: with the cache a token each after the first, or all of them. */
 function laneOf(times, prompt, cache) {
@@ -26,6 +35,7 @@ test("what is done at a time, and a lane that was stopped there", () => {
   assert.equal(writing.perToken(lane), 4.5);
   assert.equal(writing.wordTime(lane), 2, "the middle one of the decode steps");
   assert.equal(writing.wordTime(laneOf([30], 5, true)), null);
+  assert.equal(writing.wordTime(laneOf([30, 100, 9, 10], 5, true)), 10, "by size, not as text");
   const cut = writing.cutAt(lane, 32.5);
   assert.deepEqual([cut.passes.length, cut.ends, cut.over], [2, [30, 32], true]);
   assert.equal(lane.passes.length, 4);
@@ -150,6 +160,18 @@ test("stale rows: by value, K or V, and a prefix that no layer has touched", () 
   });
   const same = [[0, 0]];
   assert.deepEqual(writing.staleRows({ k: same, v: same }), { layers: same, stale: [0], kept: 2 });
+});
+
+test("frequencies are Python's, bit by bit", () => {
+  const frequencies = ropeFrequencies({ headDim: 64, ropeTheta: 10_000 });
+  // rope_frequencies of helpers/model/attention.py; in 64 bits the last of each differs in its last bit
+  for (const [i, bits] of FREQUENCIES)
+    assert.equal(new Uint32Array(frequencies.buffer)[i].toString(16), bits, `pair ${i}`);
+});
+
+test("a count of a file's metadata is a whole number over 0", () => {
+  for (const value of [1.5, 0, -1, "4", true, NaN]) assert.equal(COUNT.fits(value), false, String(value));
+  assert.ok(COUNT.fits(4));
 });
 
 test("bytes of the rows that the page keeps: K and V, float32", () => {

@@ -42,6 +42,17 @@ test("stop is heard at once, by all that was asked before it, and what comes aft
   assert.deepEqual([last.id, last.why], [9, "steps"]);
 });
 
+test("a text that is not to end is kept from each of a model's ends", async () => {
+  const text = FILE.toString("latin1").replace("[0]", "[0,5]"); // the full stop ends a text, too
+  const two = Buffer.from(text.replace("  ", ""), "latin1");
+  assert.equal(two.length, FILE.length, "the header's last blanks give the room");
+  const tokens = [TODAY, WEATHER, IS, SO];
+  const [, ends] = await talk([load(two), { ...WRITE, tokens, steps: 6 }]);
+  assert.deepEqual([ends.why, ends.tokens.at(-1)], ["eos", 5]);
+  const [, written] = await talk([load(two), { ...WRITE, tokens, steps: 6, noEos: true }]);
+  assert.ok(written.tokens.every((token) => token !== 0 && token !== 5));
+});
+
 test("stop is heard in the middle of a long pass", async () => {
   const tokens = Array(300).fill(TODAY); // four layers of them take a second, or nearly
   const hear = ({ op }, ask) => op === "loaded" && setTimeout(() => ask({ do: "stop" }), 20);

@@ -48,6 +48,8 @@ test("who is pointed at lights up, in the order of the text", () => {
       seen.add(kind);
       if (kind === "free" || kind === "empty") return;
       for (const word of text) assert.ok(said.includes(word), said);
+      const first = place * pool.page_size + 1;
+      assert.match(said, new RegExp(`okens ${first} to ${first + filled - 1}\\b`), "counted from 1");
       for (const owner of findable ? [holder] : owners)
         assert.match(said, new RegExp(`\\b${pool.marks[owner]}\\b`));
     });
@@ -69,6 +71,43 @@ test("who is pointed at lights up, in the order of the text", () => {
     "owned",
     "waits",
   ]);
+});
+
+/** A pool with one text, by the tables of its steps; `more` is of the last step. */
+function poolOfOne(tables, more = {}) {
+  const step = (table) => ({
+    running: [{ request: 0, slot: 0, start: 0, stop: 2 * table.length, table, found: 0 }],
+    ...{ waiting: [], preempted: [], left: [], findable: [] },
+  });
+  const steps = tables.map(step);
+  Object.assign(steps.at(-1), more);
+  const requests = [{ id: "A", prompt: 2, tokens: ["a", "b", "c", "d", "e", "f"] }];
+  return pools.poolOf({ requests, steps, n_pages: 3, page_size: 2 });
+}
+
+test("who is preempted and comes back in the same step takes all of its pages anew", () => {
+  const taken = (pool) => pools.momentAt(pool, 1).pages.map((page) => page.taken);
+  assert.deepEqual(taken(poolOfOne([[0], [0, 1]])), [false, true, false]);
+  assert.deepEqual(taken(poolOfOne([[0], [0, 1]], { preempted: [0] })), [true, true, false]);
+});
+
+test("a page that the same text has again at another place", () => {
+  const pool = poolOfOne([
+    [0, 1, 2],
+    [2, 0],
+  ]);
+  assert.deepEqual(
+    [0, 1].map((n) => pools.momentAt(pool, n).pages[2].place),
+    [2, 0],
+  );
+});
+
+test("lanes that do not fit beside the line of those who wait scroll", () => {
+  const pool = poolOfOne(Array(100).fill([0]), { waiting: [0] }); // 100 steps of 4 pixels, and a line of 50
+  assert.deepEqual(
+    [449, 448].map((width) => pools.poolLayout(pool, width).scrolls),
+    [false, true],
+  );
 });
 
 test("it fits in every width", () => {

@@ -114,6 +114,17 @@ function checkSentence(got, before, now, stale, met) {
   if (got.mended) met.add("trap");
 }
 
+test("a share that falls is a difference, where none rises as far", () => {
+  const before = ["Today", "weather", "is", "so"].map((word) => ({ word, number: toy.numbers[word] }));
+  const { mended, now } = whatIf(toy, before, [
+    ...before.slice(0, 2),
+    { word: "is", number: -30 },
+    { word: "so", number: -22 },
+  ]);
+  const apart = mended.probabilities.map((p, i) => p - now.probabilities[i]);
+  assert.ok(Math.max(...apart) < 0.001 && Math.min(...apart) < -0.001);
+});
+
 test("a cell says in words what became of it", () => {
   assert.deepEqual(cellTexts({ now: 8, was: 20, state: "stale" }), ["8", "was 20"]);
   assert.deepEqual(cellTexts({ now: 16.2504, was: 16.25, state: "stale" }), ["16.25", "was a bit less"]);
@@ -125,7 +136,22 @@ test("a cell says in words what became of it", () => {
 test("numbers as they are typed", () => {
   const good = { 8: 8, " 0.5 ": 0.5, "−4": -4, ".5": 0.5, "1e3": 1000, "-0": 0, "+7": 7, "5.": 5 };
   for (const [text, number] of Object.entries(good)) assert.equal(typedNumber(text), number, text);
-  for (const text of ["", " ", "x", "8x", "1e400", "Infinity", "NaN", "1e9", "1001", "0x10", "--1", "1 2"])
+  for (const text of [
+    "",
+    " ",
+    "x",
+    "8x",
+    "1e400",
+    "Infinity",
+    "NaN",
+    "1e9",
+    "-1e9",
+    "-1001",
+    "1001",
+    "0x10",
+    "--1",
+    "1 2",
+  ])
     assert.equal(typedNumber(text), null, text);
 });
 

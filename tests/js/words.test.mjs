@@ -114,6 +114,15 @@ test("the pass in words: what stands beside the grid", () => {
     ],
   );
   assert.match(describe(frame(toy, 0), false).at(-1), /^Targets, row by row: .*weather.*nice/);
+  const training = frame(toy, 0);
+  for (const [many, rest] of [
+    [12, ""],
+    [13, ", …"],
+  ]) {
+    const targets = new Map(Array.from({ length: many }, (_, i) => [i, "so"]));
+    const told = describe({ ...training, targets }, false).find((line) => line.startsWith("Targets"));
+    assert.equal(told.match(/(, …)?\.$/)[0], `${rest}.`, `${many} targets`);
+  }
   const long = describe(frame(record("n64"), 61, { cached: false }), false);
   assert.equal(long.filter((line) => / \(\d+\) looks at /.test(line)).length, 2, "64 rows are summed up");
 });
