@@ -45,7 +45,7 @@ class StepRecorder:
 
     def __exit__(self, *error: Any) -> None:
         self.scheduler.watcher = None
-        self.texts = [
+        self.texts[:] = [  # a trace that was taken in the block has them, too
             RequestTrace(str(one.request.id), len(one.request.prompt), list(map(self.text_of, one.tokens)))
             for one in self.requests
         ]
