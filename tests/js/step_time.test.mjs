@@ -108,6 +108,7 @@ test("a number is typed with or without commas, within its range", () => {
   const typing = {
     8192: 8192,
     " 131,072 ": 131072,
+    "1,000,000": 1000000,
     0: null,
     1.5: null,
     "1e3": null,
@@ -136,6 +137,7 @@ test("a slider has many stops, from the least on, and stands at the nearest", ()
     [null, 8192, 5e6].map((x) => tokens[stopAt(tokens, x)]),
     [null, 8000, 1e6],
   );
+  assert.equal(stopAt([6, 8], 7), 0); // of two as near, the lower
 });
 
 const told = (one, first = chosen(), prefix = "case-") => {
@@ -186,6 +188,14 @@ test("what an address tells wrongly is as at first, and is named", () => {
   const wrong = [];
   assert.deepEqual(caseFrom(new Map(Object.entries(odd)), machines, chosen(), wrong, "case-"), chosen());
   assert.deepEqual(wrong.sort(), Object.keys(odd).sort().slice(0, 6));
+  const oss = told({ ...chosen(), model: { ...machines.models[3], name: "own", experts: [32, 4] } });
+  const sizes = oss.get("case-sizes");
+  for (const experts of ["4,32", "32,4"]) {
+    const found = new Map([...oss, ["case-sizes", sizes.replace(",32,4*", `,${experts}*`)]]);
+    const refused = [];
+    caseFrom(found, machines, chosen(), refused, "case-");
+    assert.deepEqual(refused, experts === "4,32" ? ["case-sizes"] : []);
+  }
   for (const sizes of [
     "",
     "1,2,3",

@@ -116,13 +116,13 @@ function modelOfSizes(name, text) {
   const named = (line, names) => Object.fromEntries(names.map((one, i) => [one, line[i]]));
   const sound =
     fits && known && plain.slice(0, 6).every(Boolean) && layers.every((l) => l.slice(0, 3).every(Boolean));
-  if (!sound) return null;
   const [tied, n_active, of, chosen] = plain.slice(6);
+  if (!sound || (of ?? 0) < (chosen ?? 0)) return null;
   const kinds = layers.map((line) => {
     const [window, state, kv_heads] = line.slice(3);
     return { ...named(line, KIND), window, state: state === 1, kv_heads };
   });
-  const experts = of && chosen && of > chosen ? [of, chosen] : null;
+  const experts = of && chosen ? [of, chosen] : null;
   const sizes = { ...named(plain, SIZES), tied: tied === 1, n_active, experts, kinds, notes: [SAY.sizes] };
   return /** @type {Model} */ (/** @type {unknown} */ ({ name: name.slice(0, 100), ...sizes }));
 }
