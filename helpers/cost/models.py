@@ -25,11 +25,11 @@ class PublishedModel:
         hidden_size, intermediate_size, vocab_size, max_seq_len: as in `ModelConfig`; of a mixture of experts
             the intermediate_size of one expert.
         tied: the LM head uses the embedding's matrix.
-        n_parameters: numbers in its weights.
+        parameters: numbers in its weights; None where a config's are not known: its KV entries alone are.
         n_active: those that one token is multiplied with, in a mixture of experts; None for all.
         qkv_bias: biases on the projections to Q, K and V.
-        layers: the kind of each layer; full attention in all unless told otherwise. Of a state, what its
-            convolution keeps is left out.
+        layers: the kind of each layer that keeps entries of its own; full attention in all unless told
+            otherwise. Of a state, what its convolution keeps is left out.
         experts: of a mixture of experts, how many there are in a layer, and how many a token chooses.
         notes: of a model that a config describes, what was counted how.
     """
@@ -45,7 +45,7 @@ class PublishedModel:
     vocab_size: int
     max_seq_len: int
     tied: bool
-    n_parameters: int
+    parameters: int | None
     n_active: int | None = None
     qkv_bias: bool = False
     layers: tuple[Kind, ...] = field(default=(), hash=False)  # as long as the model is deep: slow to hash
@@ -55,6 +55,13 @@ class PublishedModel:
     def __post_init__(self) -> None:
         full = Full(self.n_kv_heads, self.head_dim, self.head_dim)
         object.__setattr__(self, "layers", self.layers or (full,) * self.n_layers)
+
+    @property
+    def n_parameters(self) -> int:
+        """Numbers in its weights. ValueError, which says why, where they are not known."""
+        if self.parameters is None:
+            raise ValueError(f"{self.name}: {self.notes[0]}")
+        return self.parameters
 
     def cache_nbytes_per_token(self, element_bytes: float = 2) -> int:
         """Bytes of one token's rows. ValueError for windows or states: there it depends on the tokens."""

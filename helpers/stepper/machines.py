@@ -13,7 +13,7 @@ OURS = PublishedModel(  # as helpers.model.shipped has it; a view imports no PyT
     "this series' own model", "", 4, 4, 2, 32, 128, 352, 185, 2048, True, 762_112
 )
 TWO_CORES = Card("two CPU cores", 16 * GIB, 0.3e12, 40e9, "measured for this series, in float32, rounded")
-_SIZES = ("name", "hidden_size", "vocab_size", "tied", "n_parameters", "n_active", "experts", "max_seq_len")
+_SIZES = ("name", "hidden_size", "vocab_size", "tied", "n_active", "experts", "max_seq_len")
 
 
 def machines() -> dict[str, list[dict[str, Any]]]:
@@ -46,4 +46,5 @@ def model_line(model: PublishedModel) -> dict[str, Any]:
         for kind, layers in Counter(model.layers).items()
     ]
     sizes = {name: getattr(model, name) for name in (*_SIZES, "n_layers", "n_heads")}
+    sizes["n_parameters"] = model.parameters
     return {**sizes, "kinds": kinds, "notes": [*model.notes]}

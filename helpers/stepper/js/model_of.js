@@ -4,18 +4,28 @@ import KNOWN from "../../cost/families.json" with { type: "json" };
 import { fillText } from "./format.js";
 /** @import { Kind, Model } from "./cost" */
 /** @typedef {Record<string, any>} Config */
+/** A model line; `n_parameters` null where KV entries alone are counted, and the first note says why.
+ * @typedef {Omit<Model, "n_parameters" | "notes"> & { n_parameters: number | null, notes: string[] }} Line */
 /** A size by its name in families.json; it throws where that one is wrong. @typedef {(name: string, atLeast?: number) => number} Sizes */
 
 /** @type {Config} */
 const { keys: KEYS, usual: USUAL, formulas, ...known } = KNOWN;
-/** @type {Config} */
-const FAMILIES = Object.fromEntries(
-  Object.entries(known.families).flatMap(([names, has]) => names.split(" ").map((name) => [name, has])),
-);
+/** @param {Config} table by families, several to a key @returns {Config} */
+const byName = (table) =>
+  Object.fromEntries(
+    Object.entries(table).flatMap(([names, has]) => names.split(" ").map((name) => [name, has])),
+  );
+const [FAMILIES, DEFAULTS] = [byName(known.families), byName(known.defaults)];
 /** Formulas of attention. @type {Record<string, string>} */
 const PARTS = { full: "grouped", window: "grouped", latent: "latent", state: "linear" };
 const READ = new Set([...Object.keys(USUAL), ...Object.values(KEYS).flat()]); // keys that hold a size
-const [REFUSED, HARMLESS] = [new RegExp(known.refused), new RegExp(known.harmless)];
+const [REFUSED, HARMLESS, ENDS, PART, ENTRIES] = [
+  "refused",
+  "harmless",
+  "harmless_ends",
+  "part",
+  "entries",
+].map((name) => new RegExp(known[name]));
 const [MOST, MOST_LAYERS] = [1e8, 1e4];
 
 /** @param {unknown} x @returns {x is Config} */
@@ -28,75 +38,180 @@ const isSet = (x) => (typeof x === "object" && x !== null ? Object.keys(x).lengt
  * @param {any} x */
 const likeASize = (x) => (typeof x === "object" ? isSet(x) : x === true || (Number.isInteger(x) && x > 1));
 
+/** Whether a key that is not understood may change bytes: one KV head does, too. @param {string} key @param {any} value */
+const weighs = (key, value) =>
+  likeASize(value) || ((value === 1 || value === true) && /kv|key_value/.test(key));
+
 /** A value as config.json has it, or its beginning. @param {unknown} value */
 const written = (value) => JSON.stringify(value).replace(/^(.{40})(.+)$/s, "$1…");
 
 /** @param {string} name @param {Record<string, string | number>} values */
 const refusal = (name, values) => new Error(fillText(known.refusals[name], values));
 
-/** The model line that a config describes. Error where a size is missing or wrong, or layers are of a kind that is not
- * counted. @param {unknown} outer what config.json holds @returns {Model} */
+/** A size is not known; where only the parameters need it, KV entries are counted all the same. */
+class Uncounted extends Error {}
+
+/** The model that a config describes, for what needs its parameters. Error, too, where they are not known.
+ * @param {unknown} outer what config.json holds @returns {Model} */
 export function modelOf(outer) {
+  const { n_parameters, ...line } = lineOf(outer);
+  if (n_parameters === null) throw new Error(`${line.name}: ${line.notes[0]}`);
+  return { ...line, n_parameters };
+}
+
+/** The model line that a config describes. Error where a size is missing or wrong, or layers are of a kind that is not
+ * counted. @param {unknown} outer what config.json holds @returns {Line} */
+export function lineOf(outer) {
   if (!isObject(outer)) throw refusal("object", { got: written(outer) });
   const [config, leftOut] = textModel(outer);
   for (const [key, value] of Object.entries(config))
     if (likeASize(value) && REFUSED.test(key)) throw refusal("refused", { key, got: written(value) });
-    else if (!familyOf(config) && known.activations.includes(key) && !["silu", "swish", null].includes(value))
-      throw refusal("activation", { key, got: written(value), type: written(config.model_type ?? null) });
+  const changes = changesOf(config);
   const n = sizesOf(config);
-  const [kinds, sparse] = [kindsOf(config, n), sparseOf(config, n)];
-  const plain = ["L", "H", "Hkv", n("R") ? "Dn" : "D", "C", sparse ? "M" : "F", "V", "P"].map((name) =>
-    n(name),
-  );
-  const [L, H, , , C, , V, P] = plain;
+  const kinds = kindsOf(config, n);
+  for (const key of unreadOf(config, n, "entries"))
+    throw refusal("unread", { key, got: written(config[key]) });
+  const [L, own] = [kinds.length, ownOf(n)];
+  const counted = new Map(kinds.map((kind) => [kind, kinds.filter((x) => x === kind).length]));
+  /** @type {Map<string, Kind>} */
+  const lines = new Map();
+  kinds.slice(0, own).forEach((kind, i) => {
+    const line = kindLine(kind, i in changes ? sizesOf({ ...config, ...changes[i] }) : n);
+    const same = JSON.stringify(line);
+    lines.set(same, { ...line, layers: (lines.get(same)?.layers ?? 0) + 1 });
+  });
+  const n_heads = n("H");
+  for (const name of ["Hkv", n("R") ? "Dn" : "D"]) n(name);
+  let [why, sizes] = ["", /** @type {ReturnType<typeof countedOf> | null} */ (null)];
+  try {
+    sizes = countedOf(config, n, counted);
+  } catch (error) {
+    if (!(error instanceof Uncounted)) throw error;
+    why = error.message;
+  }
+  const {
+    total = null,
+    active = null,
+    experts = null,
+    tied = false,
+    plain = ["C", "F", "V", "P"].map((name) => orZero(n, name)),
+  } = sizes ?? {};
+  const [path, kind] = [outer._name_or_path, config.model_type].map((x) => (typeof x === "string" ? x : ""));
+  const size =
+    total === null ? "" : total >= 1e9 ? ` ${billions(total)}B` : ` ${Math.floor(total / 1e6 + 0.5)}M`;
+  const [hidden_size, , vocab_size, max_seq_len] = plain;
+  return {
+    name: path || `${kind || "a model"}${size}`,
+    ...{ hidden_size, vocab_size, max_seq_len, tied, n_parameters: total, n_active: active, experts },
+    ...{ n_layers: L, n_heads },
+    kinds: [...lines.values()],
+    notes: [...notesOf(config, leftOut, counted, n, own, why, total, active)],
+  };
+}
+
+/** The parameters, and what they need. Uncounted where that is not known.
+ * @param {Config} config @param {Sizes} n @param {Map<string, number>} counted */
+function countedOf(config, n, counted) {
+  const type = written(config.model_type ?? null);
+  if (familyOf(config)?.parts === false) throw uncounted("parts", { type });
+  for (const [key, value] of Object.entries(config))
+    if (!familyOf(config) && known.activations.includes(key) && !["silu", "swish", null].includes(value))
+      throw uncounted("activation", { key, got: written(value), type });
+  const shared = ownOf(n) < n("L") ? ["num_kv_shared_layers"] : [];
+  if (isSet(config.per_layer_config)) shared.push("per_layer_config");
+  for (const key of [...unreadOf(config, n, "part"), ...shared])
+    throw uncounted("unread parts", { key, got: written(config[key]) });
+  const [L, sparse] = [n("L"), sparseOf(config, n)];
+  const plain = ["C", sparse ? "M" : "F", "V", "P"].map((name) => n(name));
+  const [C, , V] = plain;
   let total = n("ends") + L * n("norms");
   if (sparse < L) total += (L - sparse) * n("MLP");
   if (sparse) total += sparse * n("MoE");
-  const counted = new Map(kinds.map((kind) => [kind, kinds.filter((x) => x === kind).length]));
   for (const [kind, layers] of counted) total += layers * n(PARTS[kind]);
-  /** @type {Pick<Model, "experts" | "n_active">} */
-  let read = { experts: null, n_active: null };
-  if (sparse && n("K") !== n("E")) {
-    const [of, chosen] = [n("E"), n("K")];
-    if (chosen > of) throw refusal("chosen", { got: chosen, of });
-    const active = total - n("!tied") * V * C - sparse * (of - chosen) * n("expert");
-    read = { experts: [of, chosen], n_active: active };
+  const sizes = { plain, total, tied: n("tied") > 0 };
+  n("qkv_bias");
+  if (!sparse || n("K") === n("E")) return { ...sizes, experts: null, active: null };
+  const [of, chosen] = [n("E"), n("K")];
+  if (chosen > of) throw refusal("chosen", { got: chosen, of });
+  const active = total - n("!tied") * V * C - sparse * (of - chosen) * n("expert");
+  return { ...sizes, experts: /** @type {[number, number]} */ ([of, chosen]), active };
+}
+
+/** @param {string} name @param {Record<string, string | number>} values */
+const uncounted = (name, values) => new Uncounted(fillText(known.refusals[name], values));
+
+/** A size, 0 where it is not known, or is not one number. @param {Sizes} n @param {string} name */
+function orZero(n, name) {
+  try {
+    return n(name);
+  } catch {
+    return 0;
   }
-  const lines = [...counted].map(([kind, layers]) => lineOf(kind, layers, n));
-  const [path, kind] = [outer._name_or_path, config.model_type].map((x) => (typeof x === "string" ? x : ""));
-  const sizes = { hidden_size: C, vocab_size: V, tied: n("tied") > 0, n_parameters: total, ...read };
-  const size = total >= 1e9 ? `${billions(total)}B` : `${Math.floor(total / 1e6 + 0.5)}M`;
-  return {
-    name: path || `${kind || "a model"} ${size}`,
-    ...{ ...sizes, max_seq_len: P, n_layers: L, n_heads: H, kinds: lines },
-    notes: [...notesOf(config, leftOut, counted, n, total, read.n_active)],
-  };
+}
+
+/** How many layers keep entries of their own; those after them read these. @param {Sizes} n */
+function ownOf(n) {
+  const [shared, L] = [n("num_kv_shared_layers"), n("L")];
+  if (shared < L) return L - shared;
+  throw refusal("size", { key: "num_kv_shared_layers", got: written(shared), least: 0, most: L - 1 });
+}
+
+/** The keys that are not understood and concern "entries", a "part" of the weights, or "others".
+ * @param {Config} config @param {Sizes} n @param {string} what */
+function unreadOf(config, n, what) {
+  const [L, family] = [n("L"), familyOf(config) ?? {}];
+  return Object.keys(config).filter((key) => {
+    if (READ.has(key) || key in family || HARMLESS.test(key)) return false;
+    const value = config[key];
+    const names = Object.entries({ [key]: value, ...(isObject(value) ? value : {}) })
+      .filter(([name, x]) => weighs(name, x))
+      .map(([name]) => name);
+    /** @param {RegExp} some */
+    const has = (some) => names.some((name) => some.test(name));
+    const long = Array.isArray(value) && value.length === L && L > 1;
+    const kind = long ? "entries" : has(PART) ? "part" : has(ENTRIES) ? "entries" : "others";
+    return names.length > 0 && kind === what && (kind === "entries" || !ENDS.test(key));
+  });
 }
 
 /** The keys of the text model, and the parts that are left out. @param {Config} outer @returns {[Config, string[]]} */
 function textModel(outer) {
-  const text = known.inner.map((/** @type {string} */ key) => outer[key]).find(isObject);
-  if (!text) return [outer, []];
+  let config = outer;
+  /** @type {string[]} */
+  const leftOut = [];
   /** @param {[string, unknown]} entry */
   const isPart = ([key, value]) =>
     isObject(value) && key.endsWith("_config") && !Object.hasOwn(known.asides, key);
-  const entries = Object.entries(outer);
-  const tied = entries.filter(([key]) => KEYS.tied.includes(key));
-  const others = entries.filter((entry) => !isPart(entry));
-  const leftOut = entries.filter((entry) => isPart(entry) && entry[1] !== text);
-  return [
-    { ...Object.fromEntries([...others, ...Object.entries(text), ...tied]) },
-    leftOut.map(([key]) => key),
-  ];
+  for (;;) {
+    const at = known.inner.find((/** @type {string} */ key) => isObject(config[key]));
+    if (!at) return [config, leftOut];
+    const entries = Object.entries(config);
+    leftOut.push(...entries.filter((entry) => isPart(entry) && entry[0] !== at).map(([key]) => key));
+    const tied = entries.filter(([key]) => KEYS.tied.includes(key));
+    const others = entries.filter((entry) => !isPart(entry));
+    config = Object.fromEntries([...others, ...Object.entries(config[at]), ...tied]);
+  }
+}
+
+/** What per_layer_config changes, by layers. @param {Config} config @returns {Record<number, Config>} */
+function changesOf({ per_layer_config: each }) {
+  if (!isSet(each)) return {};
+  const entries = isObject(each) ? Object.entries(each) : [["", each]];
+  for (const [i, changes] of entries)
+    if (!/^\d{1,5}$/.test(i) || !isObject(changes) || !Object.keys(changes).every((key) => READ.has(key)))
+      throw refusal("unread", { key: "per_layer_config", got: written(each) });
+  return Object.fromEntries(entries.map(([i, changes]) => [Number(i), changes]));
 }
 
 /** @param {Config} config @returns {Sizes} 1 for a yes, or what a formula comes to; "!x" is 1 where x is 0 */
 function sizesOf(config) {
-  const usualHere = { ...USUAL, ...familyOf(config) };
+  const [family, defaults] = [familyOf(config) ?? {}, defaultsOf(config)];
+  const usualHere = { ...USUAL, ...family };
 
   /** @type {Sizes} */
   function number(name, atLeast = 0) {
-    if (name in formulas) return sum(formulas[name]);
+    const formula = formulas[name] ?? (name in KEYS ? family[name] : null);
+    if (formula) return sum(formula);
     if (/^\d+$/.test(name)) return Number(name);
     if (name[0] === "!") return number(name.slice(1)) ? 0 : 1;
     /** @type {string[]} */
@@ -104,12 +219,15 @@ function sizesOf(config) {
     const there = keys.filter((key) => Object.hasOwn(config, key));
     const key = there.find((one) => config[one] !== null) ?? there[0] ?? keys[0];
     let [value, usual] = [config[key] ?? null, USUAL[keys[0]]];
+    if (value === -1 && name === "last_sparse") value = null;
     if (value === null) {
       // A key that is not there is as in its family; null is as in most.
-      value = (there.length ? usual : null) ?? usualHere[keys[0]] ?? null;
+      value = (there.length ? usual : null) ?? defaults[name] ?? usualHere[keys[0]] ?? null;
       if (typeof value === "string") value = sum(value);
+      if (value === null) throw uncounted("missing", { key, type: written(config.model_type ?? null) });
     }
-    const got = there.length ? written(config[key]) : "missing";
+    if (name === "every" && typeof value === "string" && /^L*G$/.test(value)) value = value.length;
+    const got = written(value);
     if (typeof usual === "boolean") {
       if (typeof value !== "boolean") throw refusal("flag", { key, got });
       return Number(value);
@@ -139,11 +257,18 @@ function sizesOf(config) {
 const familyOf = ({ model_type: type }) =>
   typeof type === "string" && Object.hasOwn(FAMILIES, type) ? FAMILIES[type] : undefined;
 
+/** Sizes that the class of a family takes where a config says none. @param {Config} config @returns {Config} */
+const defaultsOf = ({ model_type: type }) =>
+  typeof type === "string" && Object.hasOwn(DEFAULTS, type) ? DEFAULTS[type] : {};
+
+/** Whether a window in the config is one in the code of the family. @param {Config} config */
+const hasWindows = (config) => "sliding_window" in (familyOf(config) ?? { sliding_window: 0 });
+
 /** What each layer keeps: a key of PARTS. @param {Config} config @param {Sizes} n @returns {string[]} */
 function kindsOf(config, n) {
   const [L, full, types] = [n("L"), n("R") ? "latent" : "full", config.layer_types ?? null];
   if (types === null) {
-    const windows = full === "full" && n("use_sliding_window") && n("window");
+    const windows = full === "full" && hasWindows(config) && n("use_sliding_window") && n("window");
     const other = "linear_num_value_heads" in config ? "state" : windows ? "window" : full;
     const [every, first] = [n("every"), n("max_window_layers")];
     return Array.from({ length: L }, (_, i) =>
@@ -153,7 +278,7 @@ function kindsOf(config, n) {
   const kindsHere = full === "full" ? known.layer_types : { full_attention: full };
   if (!Array.isArray(types) || types.length !== L || !types.every((type) => Object.hasOwn(kindsHere, type)))
     throw refusal("kinds", { got: written(types), L, kinds: Object.keys(kindsHere).join(", ") });
-  return types.map((type) => kindsHere[type]);
+  return types.map((type) => (kindsHere[type] === "window" && !hasWindows(config) ? full : kindsHere[type]));
 }
 
 /** How many layers have experts. @param {Config} config @param {Sizes} n */
@@ -166,44 +291,55 @@ function sparseOf(config, n) {
     return value;
   });
   if (kinds.length === L) return kinds.filter((kind) => kind === "sparse").length;
-  const [first, every] = [n("first_k_dense_replace"), n("sparse_every")];
+  const [first, last, every] = ["first_sparse", "last_sparse", "sparse_every"].map((name) => n(name));
   const layers = Array.from({ length: L }, (_, i) => i);
-  return layers.filter((i) => i >= first && (i + 1) % every === 0 && !dense.includes(i)).length;
+  return layers.filter((i) => first <= i && i <= last && (i + 1) % every === 0 && !dense.includes(i)).length;
 }
 
-/** A line of `kinds`. @param {string} kind @param {number} layers @param {Sizes} n @returns {Kind} */
-function lineOf(kind, layers, n) {
-  const line = { layers, window: null, state: kind === "state", kv_heads: null };
+/** A line of `kinds`, for one layer. @param {string} kind @param {Sizes} n @returns {Kind} */
+function kindLine(kind, n) {
+  const line = { layers: 1, window: null, state: kind === "state", kv_heads: null };
   if (kind === "state") return { ...line, row: n("state"), pair: 4 * n("state") };
   if (kind === "latent")
     return { ...line, row: n("R") + n("Dr"), kv_heads: 1, pair: 2 * n("H") * (2 * n("R") + n("Dr")) };
-  const [heads, width] = [n("Hkv"), n("D") + n("Dv")];
+  const names = kind === "window" ? ["Hkv", "D", "Dv"] : ["full_heads", "full_dim", "full_v_dim"];
+  const [heads, k, v] = names.map((name) => n(name));
   return {
     ...line,
     window: kind === "window" ? n("window", 1) : null,
-    row: heads * width,
+    row: heads * (k + v),
     kv_heads: heads,
-    pair: 2 * n("H") * width,
+    pair: 2 * n("H") * (k + v),
   };
 }
 
 /** What was counted how, what was not, and which keys are not known.
  * @param {Config} config @param {string[]} leftOut @param {Map<string, number>} counted @param {Sizes} n
- * @param {number} total @param {number | null} active */
-function* notesOf(config, leftOut, counted, n, total, active) {
-  if (!familyOf(config))
-    yield fillText(known.notes.family, { type: written(config.model_type ?? null), all: billions(total) });
+ * @param {number} own @param {string} why @param {number | null} total @param {number | null} active */
+function* notesOf(config, leftOut, counted, n, own, why, total, active) {
+  const [L, type] = [n("L"), written(config.model_type ?? null)];
+  if (total === null) yield fillText(known.notes.uncounted, { why });
+  else if (!familyOf(config)) yield fillText(known.notes.family, { type, all: billions(total) });
+  const names = Object.keys(defaultsOf(config)).map((name) => [name, KEYS[name] ?? [name]]);
+  const left = names.filter(
+    ([, keys]) => !keys.some((/** @type {string} */ key) => Object.hasOwn(config, key)),
+  );
+  const sizes = left.map(([name, keys]) => `${keys[0]} ${n(name).toLocaleString("en")}`);
+  if (sizes.length) yield fillText(known.notes.defaults, { keys: sizes.join(", ") });
   if (leftOut.length) yield fillText(known.notes.inner, { keys: leftOut.join(", ") });
+  /** @param {string} name */
+  const isWindow = (name) => Object.hasOwn(known.layer_types, name) && known.layer_types[name] === "window";
+  if (!hasWindows(config) && (n("window") || (config.layer_types ?? []).some(isWindow)))
+    yield fillText(known.notes["no windows"], { type });
   for (const kind of ["window", "state", "latent"]) {
     const layers = counted.get(kind);
-    if (layers)
-      yield fillText(known.notes[kind], { n: layers, L: n("L"), window: kind === "window" ? n(kind) : 0 });
+    if (layers) yield fillText(known.notes[kind], { n: layers, L, window: kind === "window" ? n(kind) : 0 });
   }
-  if (active !== null)
+  if (own < L) yield fillText(known.notes.shared, { n: L - own, L });
+  if (active !== null && total !== null)
     yield fillText(known.notes.experts, { active: billions(active), all: billions(total) });
   for (const [key, aside] of Object.entries(known.asides)) if (isSet(config[key])) yield known.notes[aside];
-  const sizes = Object.keys(config).filter((key) => !READ.has(key) && likeASize(config[key]));
-  const unknown = sizes.filter((key) => !HARMLESS.test(key));
+  const unknown = unreadOf(config, n, "others");
   if (unknown.length) yield fillText(known.notes.unknown, { keys: unknown.join(", ") });
 }
 
