@@ -172,6 +172,21 @@ def test_an_address_is_a_step_and_a_request_or_the_nearest(pool: Show) -> None:
         assert page.locator(".wid-advice").text_content() == sentence
 
 
+def test_the_picker_chooses_its_request_and_the_line_has_room_for_how_many_more(pool: Show) -> None:
+    page = pool("numbers", "#step=30")
+    page.get_by_role("combobox").select_option("B")
+    expect(page).to_have_url(re.compile("#step=30&request=B$"))
+    expect(page.locator(".wid-stay.lit").first).to_have_attribute("data-request", "1")
+    line = page.locator(".wid-queue")
+    waiting = len(trace("numbers").steps[29].waiting)
+    chips = line.locator(".wid-chip").count()
+    expect(line.locator("span").last).to_have_text(f"+{waiting - chips}")
+    rest, lanes = line.locator("span").last.bounding_box(), page.locator(".wid-slots").bounding_box()
+    assert rest
+    assert lanes
+    assert rest["y"] + rest["height"] <= lanes["y"] + lanes["height"] + 1
+
+
 @pytest.mark.parametrize("name", ["six", "many"])
 def test_every_width_and_both_themes(pool: Show, name: str) -> None:
     page = pool(name, "#step=18", color_scheme="light")
