@@ -181,6 +181,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"prompt": []}, "the prompt is empty; expected at least one token"),
     ({"prompt": "Today"}, "the prompt is 'Today'; expected ids.*tokenizer.encode"),
     ({"prompt": [1] * 41}, "41 new tokens after 0 make 41; expected at most 40"),
+    ({"prompt": [True, False]}, r"the prompt is \[True, False\]; expected ids"),
     ({"prompt": torch.tensor([1.0])}, "expected ids, .* whole numbers"),
     ({"prompt": [[1, 2, 5], [3, 4, 5]]}, "2 sequences came in; expected one"),
     ({"prompt": [[1, 2], [3]]}, "inhomogeneous shape"),

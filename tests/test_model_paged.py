@@ -118,7 +118,7 @@ def test_two_sequences_read_one_page() -> None:
 
 
 def test_wrong_use_is_refused() -> None:
-    cache = PagedCache(CONFIG, 2, 10, page_size=5, lengths=[8, 2])
+    cache = PagedCache(CONFIG, 2, 10, page_size=4, lengths=[8, 2])  # 12 rows, of which 10 may be used
     message = "3 new tokens after 8 make 11 in sequence 0; expected at most 10"
     with cache.expect([3, 3]), pytest.raises(ValueError, match=message):
         cache.positions(3)

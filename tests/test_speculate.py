@@ -147,6 +147,12 @@ def test_good_drafts_save_passes(k: int) -> None:
     assert (len(wrong.rounds), sum(one.n_accepted for one in wrong.rounds)) == (30, 0)
 
 
+def test_drafted_tokens_up_to_an_end_are_accepted() -> None:
+    reply = ask(Says(SAID), 9, 30, eos_ids=[SAID[4]])
+    assert list(reply) == SAID[:5]
+    assert reply.rounds == [(0, 0), (9, 4)]
+
+
 def test_the_first_token_of_a_round_has_all_of_its_seconds() -> None:
     reply = ask(Says(SAID), 3, 7)
     list(reply)
@@ -274,22 +280,26 @@ def test_it_says_what_generate_says_and_leaves_the_same_rows(
 
 
 @pytest.mark.parametrize(
-    "make",
-    [lambda: PromptLookup(1), lambda: EarlyExit(SMALL, 1)],
+    ("make", "top_k"),
+    [(lambda: PromptLookup(1), None), (lambda: EarlyExit(SMALL, 1), 2)],
     ids=["prompt lookup", "first layer"],
 )
-def test_drawn_replies_have_the_model_s_probabilities(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drawn_replies_have_the_model_s_probabilities(
+    make: Any, top_k: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every way that chance can go, over two rounds of two drafts. Logits come as float32."""
 
     def reply(chance: Chance) -> tuple[int, ...]:
         monkeypatch.setattr(np.random, "default_rng", lambda _: chance)
-        return tuple(speculate.speculate(SMALL, [1, 2], 4, make(), 2, eos_ids=[], sampling=Sampling(1.5, 2)))
+        return tuple(
+            speculate.speculate(SMALL, [1, 2], 4, make(), 2, eos_ids=[], sampling=Sampling(1.5, top_k))
+        )
 
     got = every_way(reply)
     for text in product(range(3), repeat=4):
         with torch.no_grad():
             logits = SMALL(torch.tensor([[1, 2, *text]]))[0, 1:5].numpy()
-        p = [next_probabilities(row, 1.5, 2)[x] for row, x in zip(logits, text, strict=True)]
+        p = [next_probabilities(row, 1.5, top_k)[x] for row, x in zip(logits, text, strict=True)]
         assert got.get(text, 0) == pytest.approx(np.prod(p), abs=1e-6)
 
 
