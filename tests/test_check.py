@@ -225,9 +225,11 @@ def test_what_is_solved_is_kept_beside_the_notebook(tmp_path: Path, monkeypatch:
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     n02.change_future(...)
     assert not Path(SOLVED).exists(), "it is not solved"
+    longer = "02 change_future_too\n"
+    Path(SOLVED).write_text(longer)
     for _ in range(2):
         n02.change_future(n02.change_future.right)
-    assert Path(SOLVED).read_text() == "02 change_future\n"
+    assert Path(SOLVED).read_text() == f"{longer}02 change_future\n"
     Path(SOLVED).write_bytes(b"\xff")
     assert n02.change_future(n02.change_future.right).solved, "what stands there cannot be read"
     Path(SOLVED).unlink()

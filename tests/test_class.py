@@ -7,6 +7,7 @@ import runpy
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import nbformat
 import pytest
@@ -140,10 +141,12 @@ def test_who_solved_what(tmp_path: Path) -> None:
     answers = {
         "ann/00_copy": "return 1",  # of two copies the better one counts
         "ben": "return np.ones((T, S), dtype=bool)",
+        "ben/05": "import os; os._exit(1)",
         "cy/05": "while True: pass",
         "eve": "import os; os._exit(1)",
         "nul": "\0",
     }
+    (tmp_path / "ben").mkdir()
     for pupil, answer in answers.items():
         cells = ["from helpers.chapters import n05 as check\nimport numpy as np", f"def mask(T, S): {answer}"]
         nbformat.write(
@@ -177,6 +180,16 @@ def test_the_last_check_of_a_notebook_counts() -> None:
     assert collect.state(cells, "mask", begin, 30, cells) == "solved"
 
 
+def test_cells_that_the_student_has_not_changed_may_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    clients: list[dict[str, Any]] = []
+    monkeypatch.setattr(collect, "NotebookClient", lambda book, **given: clients.append(given))
+    came, own = "import torch", "def mask(T, S): return torch.ones(T, S)"
+    begin = "from helpers.chapters import n05 as check"
+    assert collect.state([came, own], "mask", f"{begin}\ncheck.mask(mask)", 30, [came]) == "error"
+    (timeout,) = (given["timeout_func"] for given in clients)
+    assert [timeout(new.new_code_cell(source)) for source in (begin, came, own)] == [300, 300, 30]
+
+
 def test_only_cells_run_that_an_exercise_needs() -> None:
     cells = ["import os\nn = 1", "def f(x):\n    y = g(x)", "def g(x): return n", "y = 1 / 0", "f = 3"]
     assert collect.needed(cells, "check.f(f)", at=4) == cells[:3]
@@ -196,9 +209,11 @@ def test_a_notebook_as_it_came(tmp_path: Path, git: bool) -> None:
         for command in (["init", "-q"], ["add", "."], [*names, "commit", "-qm", "came"]):
             subprocess.run(["git", *command], cwd=tmp_path, check=True)
         page.write_text("mine, before Lab was started")
+    (page.parent / SOLVED).write_text("03 generate")
     reset.keep(tmp_path)
     page.write_text("mine")
     reset.keep(tmp_path)
+    assert [path.name for path in (tmp_path / "fresh").iterdir()] == [page.name]
     (said,) = reset.reset("03", tmp_path)
     assert page.read_text() == "came"
     assert (page.parent / said.split("Yours is ")[1].split(";")[0]).read_text() == "mine"
