@@ -40,8 +40,9 @@ class Engine:
         sequences: requests by id, the newest of each: its reply, times, steps and error.
 
     `add`, `cancel` and `step` happen whole or not at all: whatever is raised in them, Ctrl-C too, no request
-    gains or loses a token. Between steps weights may change; rows from before are not found again, unless a
-    change went through `.data`, which PyTorch does not count.
+    gains or loses a token. Between steps parameters and buffers may change; KV entries from before are not
+    found again. PyTorch does not count a change through `.data` or of a tensor made in inference mode, and an
+    attribute (`frequencies`, `scale`, `eps`) has no count: make a new engine after such a change.
 
     Raises:
         ValueError: a model that keeps a recurrent state, or a pool over half of the memory.
