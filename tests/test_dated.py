@@ -8,7 +8,7 @@ import nbformat
 import pytest
 
 from helpers.cost.dated import DATED, Dated
-from tests.machine import ROOT
+from tests.machine import NOTEBOOKS, ROOT
 
 ENTRIES = [(f"{group}: {name}", one) for group, those in DATED.items() for name, one in those.items()]
 
@@ -23,7 +23,19 @@ def prose(name: str) -> str:
 def test_an_entry_has_a_source_and_a_day_and_its_pages_say_it(name: str, one: Dated) -> None:
     assert one.source
     assert re.fullmatch(r"([1-9]\d? )?[A-Z][a-z]+ 20\d\d", one.day)
-    assert [page for page in one.pages if str(one.value) not in prose(page)] == []
+    values = one.value if isinstance(one.value, list) else [str(one.value)]
+    assert [(page, value) for page in one.pages for value in values if value not in prose(page)] == []
+
+
+@pytest.mark.parametrize("page", [path.stem for path in NOTEBOOKS])
+def test_an_option_in_a_table_of_engines_has_a_day(page: str) -> None:
+    table = [line for line in prose(page).splitlines() if line.startswith("|")]
+    begins = [n for n, line in enumerate(table) if re.match(r"\| (complaint|case) \|", line)]
+    said = {option for n in begins for line in table[n + 1 :] for option in re.findall(r"`([^`]+)`", line)}
+    dated = {
+        option for _, one in ENTRIES if one.unit == "options" and page in one.pages for option in one.value
+    }
+    assert said - dated == set()
 
 
 def test_17_says_the_prices_that_its_bills_are_made_of() -> None:
