@@ -50,11 +50,15 @@ MODELS: dict[str, dict[str, Any]] = {
     "qwen3_next": EXPERTS | LINEAR | {"shared_expert_intermediate_size": 16},
 }
 OWN = ("gpt2", "bloom", "mamba")  # sizes by names of their own
+MAMBA: dict[str, Any] = {"layers_block_type": ["mamba", "hybrid", "mamba"], "mamba_headdim": 30}
+MAMBA |= {"mamba_d_state": 4, "n_mamba_heads": 4, "mamba_ngroups": 1, "adapter_rank": 3, "num_mem_blocks": 1}
+MAMBA |= {"attention_head_dim": 20, "num_key_value_heads": 6}
 MODELS_REFUSED: dict[str, dict[str, Any]] = {
     "bloom": {"hidden_size": 12, "n_head": 3, "n_layer": 2},
     "mamba": {"hidden_size": 12, "num_hidden_layers": 2, "state_size": 3},
     "diffllama": {"num_key_value_heads": 2},
     "doge": {},
+    "zamba2": MAMBA,
     "arcee": {"sliding_window": 10},  # the model has no windows
 }
 
@@ -208,6 +212,11 @@ def test_ours_and_theirs_are_one_trace(tmp_path: Any) -> None:
             "doge",
             {},
             "DogeForCausalLM cannot be watched: a mask of shape (1, 6, 8, 8) came in; expected (8, 8)",
+        ),
+        (
+            "zamba2",
+            {},
+            "Zamba2ForCausalLM cannot be watched: attention is called with layer -1; expected 0 to 2",
         ),
         ("llama", {"max_new": 34}, "41 tokens would run; the model was made for 40 at most"),
         ("gpt2", {"max_new": 34}, "41 tokens would run; the model was made for 40 at most"),

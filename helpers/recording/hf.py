@@ -198,8 +198,12 @@ def probe(model: Any, token: Sequence[int]) -> tuple[Model, list[int], dict[int,
             "it does not call attention through the AttentionInterface of transformers; "
             "expected a model that does, as Llama, Qwen3, Gemma 3, gpt-oss, DeepSeek-V3, GPT-2 and most do"
         )
-    scale, q, k, v, *_ = calls[min(calls)]
     config, n_layers = model.config.get_text_config(), len(cache.cache.layers)
+    if wrong := [layer for layer in calls if layer not in range(n_layers)]:
+        raise ValueError(
+            f"attention is called with layer {wrong[0]}; expected 0 to {n_layers - 1}, once for each"
+        )
+    scale, q, k, v, *_ = calls[min(calls)]
     types = [kind.replace("_", " ") for kind in getattr(config, "layer_types", None) or []]
     described = Model(
         name=Path(model.config.name_or_path).name or config.model_type,
