@@ -97,6 +97,13 @@ test("words that carry their spaces stand as the text has them, others apart", (
     ["Oslo", true],
     [".", false],
   ]);
+  assert.deepEqual(running("To", " <0xF0>", "<0x9F><0x98>", "<0x8A>", " <0xC3>"), [
+    ["To", false],
+    ["", false],
+    ["", false],
+    ["😊", true],
+    ["<0xC3>", true],
+  ]);
   assert.deepEqual(running("To", "day", " is", "."), [
     ["To", false],
     ["day", false],

@@ -117,11 +117,40 @@ export function carriesSpaces(tokens) {
   return tokens.some(({ text }) => /^\s\S|\S\s$/.test(text));
 }
 
+const BYTE = "<0x[0-9A-F]{2}>";
+const [BYTES, ENDS, BEGINS] = [`(?:${BYTE})+`, `${BYTE}$`, `^${BYTE}`].map(
+  (pattern) => new RegExp(pattern, "g"),
+);
+
+/** Texts in which a character of several tokens comes with the last of them; the others are empty.
+ * @param {string[]} texts */
+function joinedBytes(texts) {
+  let open = "";
+  return texts.map((text, i) => {
+    open += text;
+    if (text.search(ENDS) >= 0 && (texts[i + 1] ?? "").search(BEGINS) >= 0) return "";
+    const whole = open.replace(BYTES, characterOf);
+    open = "";
+    return whole;
+  });
+}
+
+/** The characters of bytes as a trace writes them, <0xF0><0x9F>…; the same where they are none. @param {string} bytes */
+function characterOf(bytes) {
+  const numbers = bytes.slice(3, -1).split("><0x");
+  try {
+    const fatal = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+    return fatal.decode(Uint8Array.from(numbers, (hex) => parseInt(hex, 16)));
+  } catch {
+    return bytes;
+  }
+}
+
 /** Tokens as running text: {text, blank}, blank where one stands before; none before a full stop and the like.
  * @param {{ text: string }[]} tokens */
 export function runningText(tokens) {
   const own = carriesSpaces(tokens);
-  return tokens.map(({ text }) =>
+  return joinedBytes(tokens.map(({ text }) => text)).map((text) =>
     own ? { text: text.trim() || text, blank: /^\s/.test(text) } : { text, blank: !GLUED.test(text) },
   );
 }

@@ -52,7 +52,7 @@ export class RaceView extends View {
     return indices.map((index, n) => {
       const { text, blank } = this.running[index];
       const state = out === Infinity ? "" : n < out ? "out" : n === out && this.t > 0 ? "next" : "";
-      return [n > 0 && blank && " ", <Word text={text} class={`wid-word ${state}`} />];
+      return [n > 0 && blank && " ", text && <Word text={text} class={`wid-word ${state}`} />];
     });
   }
 

@@ -37,7 +37,7 @@ export function Ribbon({ frame, about, onRow, onPoint }) {
             disabled={!hasRun(frame.run, frame.event, index)}
             onClick={() => onRow(index)}
           >
-            <bdi class="wid-word">{visibleText(text)}</bdi>
+            <bdi class="wid-word">{visibleText(text || frame.record.tokens[index].text)}</bdi>
           </Button>,
         ];
       })}
