@@ -31,19 +31,6 @@ test("what Python says of a case is said, word for word", () => {
   }
 });
 
-test("numbers as they are typed, and the first of two stops that are as near", () => {
-  assert.equal(typed("tokens", "1,000,000"), 1_000_000);
-  assert.equal(stopAt([6, 8, 10], 7), 0);
-});
-
-test("an address with more experts chosen than there are is not believed", () => {
-  const { name, experts } = machines.models.find((model) => model.experts);
-  const { sizes } = toldCase(chosen({ model: name }), { models: [] });
-  const read = (text) => caseFrom(new Map([["sizes", text]]), machines, chosen({}), []).model.experts;
-  assert.deepEqual(read(sizes), experts);
-  assert.equal(read(sizes.replace(`,${experts}*`, `,${experts.toReversed()}*`)), null);
-});
-
 test("the bars: what runs at the same time begins at the same place, and the longer ones are the step", () => {
   for (const overlap of [false, true]) {
     const { step: seconds } = facts({ users: 512, overlap, cards: 2, collective: 20 });
