@@ -21,7 +21,9 @@ from helpers.model.cache import StaticCache
 from helpers.model.generate import prefill
 from helpers.model.speculate import Draft, PromptLookup
 from helpers.sampling import Sampling, chooser, greedy
+from helpers.tokenizer import Tokenizer
 from tests.planted import Planted
+from tests.test_tokenizer import of_characters
 from tests.tiny import tiny
 
 torch.set_num_threads(1)
@@ -88,6 +90,20 @@ def test_a_piece_may_come_where_its_characters_may_one_after_the_other() -> None
         ids = [CHARACTERS.index(part) for part in parts if part in CHARACTERS] if piece != "é" else []
         assert lifted[state, i] == (walk(ONE, state, ids)[-1] if ids else NONE)
     assert NONE not in walk(lifted, 0, [0, 1, 2, 3, 4, 5])
+
+
+def test_pieces_that_begin_with_a_blank_spell_it() -> None:
+    """Every way through a table over the pieces of a tokenizer like Llama 2's is the text that it allows."""
+    tokenizer = Tokenizer(of_characters())
+    pieces, begun = tokenizer.words(range(tokenizer.vocab_size)), tokenizer.encode("w")
+    for text in ("isis", "is is"):
+        table = grammar.lifted(tabulate({"{t}": [(*text, "<eos>")]}, "{t}", CHARACTERS), CHARACTERS, pieces)
+        ways: list[tuple[int, list[int]]] = [(0, [])]
+        while ways:
+            state, ids = ways.pop()
+            may = np.flatnonzero(table[state] != NONE).tolist()
+            ways += [(table[state, i], [*ids, i]) for i in may]
+            assert may or tokenizer.decode([*begun, *ids]) == "w" + text
 
 
 @given(seeds, st.booleans())
