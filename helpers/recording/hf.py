@@ -93,26 +93,35 @@ def watch(
     recorder = Recorder(described, tokens, recorded=[(layer, head) for layer in layers for head in heads])
     recorder.trace.sequences[0].tokens += [voice.token(i, n) for n, i in enumerate(reply, len(tokens))]
 
-    def run(tokens: Sequence[Token], cache: Rows | None) -> np.ndarray:
-        keys: dict[int, Tensor] = {}  # of this pass, by where they are in memory
-
-        def show(layer: int, scale: float, *given: Tensor) -> None:
-            names = ("q", "k", "v", "mask", "weights", "output")
-            arrays: dict[str, Any] = dict(zip(names, map(as_array, given), strict=True))
-            n_kept, makes = cache.rows(layer) if cache else 0, given[1].data_ptr() not in keys
-            keys[given[1].data_ptr()] = given[1]  # an earlier layer's, if it made none
-            recorder.attention(**arrays, layer=layer, n_kept=n_kept, makes=makes)
-
-        with watched(model, show):
-            logits = forward(model, [token.id or 0 for token in tokens], cache)
-        for layer, shapes in states.items():
-            recorder.state(layer, shapes)
-        return as_array(logits)
-
+    run = partial(run_watched, recorder, model, states)
     with refused(model):
         for cache in (Rows(model), None) if uncached else (Rows(model),):
             record_run(recorder, run, voice, cache, "dynamic", max_new, training=False)
     return recorder.trace
+
+
+def run_watched(
+    recorder: Recorder,
+    model: Any,
+    states: dict[int, dict[str, list[int]]],
+    tokens: Sequence[Token],
+    cache: Rows | None,
+) -> np.ndarray:
+    """Run tokens through all layers and show the recorder what each does. The last one's logits, (V,)."""
+    keys: dict[int, Tensor] = {}  # of this pass, by where they are in memory
+
+    def show(layer: int, scale: float, *given: Tensor) -> None:
+        names = ("q", "k", "v", "mask", "weights", "output")
+        arrays: dict[str, Any] = dict(zip(names, map(as_array, given), strict=True))
+        n_kept, makes = cache.rows(layer) if cache else 0, given[1].data_ptr() not in keys
+        keys[given[1].data_ptr()] = given[1]  # an earlier layer's, if it made none
+        recorder.attention(**arrays, layer=layer, n_kept=n_kept, makes=makes)
+
+    with watched(model, show):
+        logits = forward(model, [token.id or 0 for token in tokens], cache)
+    for layer, shapes in states.items():
+        recorder.state(layer, shapes)
+    return as_array(logits)
 
 
 @contextmanager
