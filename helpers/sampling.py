@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from helpers.arguments import check_whole, is_number
+from helpers.validate import check_whole, is_number
 
 Chooser = Callable[[np.ndarray], int]
 
@@ -200,3 +201,33 @@ def check_logits(logits: np.ndarray) -> np.ndarray:
     if np.isposinf(row).any() or not np.isfinite(row).any():
         raise ValueError("logits need a finite number and no +inf; every token is banned or one overflowed")
     return row
+
+
+class Draft(NamedTuple):
+    """Tokens that may come next."""
+
+    tokens: list[int]  # their ids, d of them
+    q: Any = None  # what each was drawn with, (d, V): 1 for one that could be no other; None where greedy
+
+
+class Sampler:
+    """How a reply chooses tokens: `pick` one for a draft, `verify` drafted ones."""
+
+    def __init__(self, sampling: Sampling, vocab_size: int) -> None:
+        self.sampling = check_sampling(sampling, vocab_size)
+        self.vocab_size, self.greedy = vocab_size, sampling.temperature is None
+        self.rng = np.random.default_rng(sampling.seed)
+
+    def pick(self, logits: np.ndarray) -> tuple[int, np.ndarray | None]:
+        """Choose a token from logits (V,); return it and the probabilities it was drawn with, (V,)."""
+        if self.greedy:
+            return greedy(logits), None
+        q = self.sampling.probabilities(logits)
+        return draw(q, self.rng), q
+
+    def verify(self, draft: Draft, logits: np.ndarray) -> list[int]:
+        """Return 1 to d + 1 new tokens. Logits, (d + 1, V): the model's of each drafted one and the next."""
+        if self.greedy:
+            return accept(draft.tokens, logits.argmax(axis=-1).tolist())
+        p = np.array([self.sampling.probabilities(row) for row in logits])
+        return accept_sampled(draft.tokens, p, draft.q, self.rng)

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from helpers.arguments import check_whole, is_number, is_whole
 from helpers.sampling import greedy, softmax
+from helpers.validate import check_whole, is_number, is_whole
 
 PROMPT = ("Today", "weather", "is", "so")
 NUMBERS = {"Today": 10, "weather": 20, "is": 1, "so": 5, "nice": 14, "warm": 12, "delicious": 13}

@@ -15,7 +15,7 @@ from helpers.cost import numbers_used
 from helpers.model import shipped
 from helpers.model.sizes import narrow
 from helpers.model.transformer import Transformer
-from helpers.recording.clock import KINDS
+from helpers.timing.steps import KINDS
 
 WAYS = [*n13.WAYS]
 WEIGHTS = numbers_used(shipped.CONFIG)

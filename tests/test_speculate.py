@@ -13,6 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers import sampling
 from helpers.chapters import n18
 from helpers.model import speculate
 from helpers.model.cache import Cache, GrowingCache, PagedCache, StaticCache, WindowCache
@@ -102,7 +103,7 @@ def test_a_round_that_fails_leaves_the_cache_as_it_was(
     next(reply)
     hook = end_with(how, MODEL)
     if how == "choice":
-        monkeypatch.setattr(speculate, "accept", lambda *_: exec("raise KeyboardInterrupt"))
+        monkeypatch.setattr(sampling, "accept", lambda *_: exec("raise KeyboardInterrupt"))
     with pytest.raises((ValueError, KeyboardInterrupt)):
         next(reply)
     hook.remove()

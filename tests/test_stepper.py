@@ -20,8 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch
 from PIL import Image
 
-from helpers import outputs
-from helpers.drawing import canvas
+from helpers.drawing import canvas, outputs
 from helpers.drawing.svg import PALETTE
 from helpers.recording.diary import load_diary
 from helpers.stepper import Stepper, format

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.tables import Table, short
+from helpers.drawing.tables import Table, short
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ ROOMS = {
     "21": (),
     "22": (),
     "23": (),
-    "24": ("grammar", "model.valid"),
+    "24": ("constrained.grammar", "constrained.decoding"),
     "one": (),
 }  # by the beginning of a notebook's name, the longest that fits
 Definition = ast.FunctionDef | ast.ClassDef

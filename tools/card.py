@@ -1,4 +1,4 @@
-"""Time a decode step over users and tokens, beside what `step_time` predicts: helpers/chapters/card_*.json.
+"""Time decode steps next to what `step_time` predicts: helpers/chapters/data/card_*.json.
 
     python -m tools card path/of/config.json           # random weights in bfloat16
     python -m tools card Llama-3.1-8B --card H100      # a dense model and a card of cost/models.py
@@ -16,6 +16,7 @@ import re
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,6 @@ from helpers.cost.layers import Full
 from helpers.cost.models import CARDS, MODELS
 from helpers.cost.roofline import Limits, Roof
 from helpers.cost.step import step_time
-from helpers.measure import in_turns
 from helpers.model import shipped
 from helpers.model.cache import StaticCache
 from helpers.model.config import SIZES, ModelConfig
@@ -36,6 +36,8 @@ from helpers.model.generate import run
 from helpers.model.kinds import model_of
 from helpers.model.load.config import read_config
 from helpers.model.transformer import Transformer
+from helpers.timing import in_turns
+from helpers.timing.steps import repeated
 from tools import launch
 
 USERS, TOKENS = tuple(2**n for n in range(10)), (500, 1000, 2000, 4000, 8000, 16_000, 32_000)
@@ -80,12 +82,7 @@ def step_ms(model: Transformer, users: int, tokens: int) -> float:
         rows.normal_()
     cache.advance(tokens)
     newest = torch.zeros(users, 1, dtype=torch.int64, device=DEVICE)
-
-    def step() -> None:
-        cache.truncate(tokens)  # forget the row of the call before
-        run(model, newest, cache)
-
-    return 1000 * fastest(step)
+    return 1000 * fastest(repeated(cache, partial(run, model, newest, cache)))
 
 
 def record(config: ModelConfig, dtype: torch.dtype, speeds: Limits, room: float) -> list[dict[str, Any]]:

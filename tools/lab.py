@@ -6,18 +6,17 @@ python -m tools lab notebooks/03_decode.ipynb
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 from tools.launch import FIRST, ROOT
 
 
+def arguments(given: list[str]) -> list[str]:
+    """Return what JupyterLab is started with: our settings, and a notebook if none was asked for."""
+    return [f"--config={ROOT / 'tools' / 'lab_config.py'}", *(given or [str(ROOT / FIRST)])]
+
+
 def main() -> None:
-    if {"-h", "--help"} & {*sys.argv[1:]}:
-        print(__doc__)
-        return
-    command = [sys.executable, "-m", "jupyterlab", f"--config={ROOT / 'tools' / 'lab_config.py'}"]
-    try:
-        sys.exit(subprocess.run([*command, *(sys.argv[1:] or [str(ROOT / FIRST)])], cwd=ROOT).returncode)
-    except KeyboardInterrupt:  # JupyterLab has asked whether to stop, and stopped
-        sys.exit(0)
+    from jupyterlab.labapp import LabApp  # takes a second
+
+    LabApp.launch_instance(arguments(sys.argv[1:]))

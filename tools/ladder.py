@@ -1,4 +1,4 @@
-"""Measure the ladder of notebook 13: helpers/chapters/ladder.json. Let nothing else run.
+"""Measure the ladder of notebook 13: helpers/chapters/data/ladder.json. Let nothing else run.
 
 python -m tools ladder
 """

@@ -1,4 +1,4 @@
-"""Record how the same prompt says other words beside others: helpers/chapters/same_prompt.json.
+"""Record how the same prompt says other words beside others: helpers/chapters/data/same_prompt.json.
 
     python -m tools same_prompt
 

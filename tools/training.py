@@ -1,7 +1,7 @@
 """Watch a head turn to the name in training: `python -m tools training` (five minutes).
 
 Trains the shipped model as train.py does, stops after the last batch of LOOKS, and writes
-helpers/chapters/training.json.
+helpers/chapters/data/training.json.
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ from helpers import plots
 from helpers.chapters.n22 import cause as cause
 from helpers.check.result import Result
 from helpers.drawing.canvas import Picture
+from helpers.drawing.tables import Table
 from helpers.museum import engine
 from helpers.museum.engine import Engine, Probe, plainly
 from helpers.museum.exhibits import CARLA, MIA, ROME
-from helpers.tables import Table
 
 OSLO = "Mia writes from Oslo . Monday is sunny in Oslo . Mia"
 ELSEWHERE = "Mia writes from Oslo . Monday is sunny in Rome . Mia likes the soup"

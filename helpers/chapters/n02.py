@@ -12,11 +12,11 @@ from helpers import toy
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.drawing.canvas import Picture, Sheet
+from helpers.drawing.tables import Table
 from helpers.drawing.words import SMALL, counted, listed, need, plain, shorten, text_width
 from helpers.plots.probabilities import whole_percent
 from helpers.recording.diary import load_diary, load_lines
 from helpers.sampling import softmax
-from helpers.tables import Table
 
 NUMBERS = [float(toy.NUMBERS[word]) for word in toy.PROMPT]
 T = len(NUMBERS)

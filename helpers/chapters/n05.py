@@ -21,9 +21,9 @@ from helpers.check.exercise import LONGEST_CALL, Case, Exercise
 from helpers.check.reader import NotBackError, time_limit
 from helpers.check.result import show
 from helpers.drawing.canvas import Picture, Sheet
+from helpers.drawing.tables import Table
 from helpers.drawing.words import listed
 from helpers.sampling import Sampling, chooser, softmax
-from helpers.tables import Table
 
 PROMPT = "Mia writes from Oslo. Monday is sunny in Oslo. Mia swam in the lake. Today weather is so nice."
 OLD = "Today weather is so nice. Emma writes from Cairo. Emma swam in the lake."

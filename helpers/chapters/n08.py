@@ -13,7 +13,7 @@ from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import digits
 from helpers.model.contributions import Bars
 
-WATCHED = Path(__file__).with_name("training.json")
+WATCHED = Path(__file__).parent / "data" / "training.json"
 
 
 class Look(NamedTuple):

@@ -16,7 +16,7 @@ from helpers.drawing.words import LARGE, SMALL, counted, digits, plain, text_wid
 from helpers.model.cache import GrowingCache, StaticCache
 from helpers.model.generate import generate, prefill
 from helpers.model.transformer import Transformer
-from helpers.recording.clock import KINDS, fastest, parts_of_steps, step_behind
+from helpers.timing.steps import KINDS, fastest, parts_of_steps, step_after
 from helpers.tokenizer import Tokenizer
 
 
@@ -54,8 +54,8 @@ def ledger_of_step(
         ms: what the step behind each was measured to take, milliseconds.
     """
     short, *_, long = lengths
-    parts = parts_of_steps(model, {n: step_behind(model, n) for n in (short, long)}, turns)
-    kinds = {kind: step_behind(model, long, kind=kind) for kind in (StaticCache, GrowingCache)}
+    parts = parts_of_steps(model, {n: step_after(model, n) for n in (short, long)}, turns)
+    kinds = {kind: step_after(model, long, kind=kind) for kind in (StaticCache, GrowingCache)}
     static, growing = fastest(kinds, turns).values()
     return Ledger({short: ms[0], long: ms[-1]}, parts, growing - static)
 

@@ -22,16 +22,16 @@ from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.cost.roofline import Roof
 from helpers.cost.step import StepSeconds, step_time, work_of
-from helpers.measure import count_operators, machine
-from helpers.measure.timing import Task
+from helpers.drawing.tables import Table
 from helpers.model.config import ModelConfig
 from helpers.model.fast import FastTransformer, NarrowLinear, narrowed, speed_up
 from helpers.model.sizes import CONFIGS, narrow
 from helpers.model.transformer import Transformer
-from helpers.recording.clock import fastest, parts_of_steps, step_behind
-from helpers.tables import Table
+from helpers.timing import count_operators, machine
+from helpers.timing.steps import fastest, parts_of_steps, step_after
+from helpers.timing.turns import Task
 
-RECORDED = Path(__file__).with_name("ladder.json")
+RECORDED = Path(__file__).parent / "data" / "ladder.json"
 TOKENS = 256  # rows behind which each step stands
 CORES = torch.get_num_threads()  # PyTorch takes a thread for each core
 AS_IT_IS = "as it is"
@@ -49,7 +49,7 @@ def launch_overhead() -> float:
 
     Four models of 1 to 16 layers are so narrow that launches are nearly all of their step: the slope counts.
     """
-    steps = [step_behind(Transformer(narrow(layers)), TOKENS) for layers in (1, 4, 8, 16)]
+    steps = [step_after(Transformer(narrow(layers)), TOKENS) for layers in (1, 4, 8, 16)]
     return machine.launch_overhead(steps)
 
 
@@ -208,7 +208,7 @@ def cores_of(way: str, cores: int) -> int:
 
 
 def _step(model: Transformer | FastTransformer, way: str, cores: int) -> Task:
-    step = step_behind(model, TOKENS)
+    step = step_after(model, TOKENS)
 
     def run() -> None:
         if isinstance(model, FastTransformer):

@@ -19,8 +19,8 @@ from helpers.cost.models import CARDS, MODELS
 from helpers.cost.service import Service
 from helpers.cost.step import step_time
 from helpers.drawing.canvas import Picture, Sheet
+from helpers.drawing.explorer import Explorer, knob, pick
 from helpers.drawing.words import SMALL, counted, need, plain, shorten
-from helpers.explorers.explorer import Explorer, knob, pick
 from helpers.plots.measured import curves
 from helpers.serve import fleet
 from helpers.serve.pages import PageManager
@@ -33,7 +33,7 @@ N, GROWS = 150, 5000  # requests; ms: who waits this long stands in a line that 
 Steps = Sequence[Mapping[int, str]]  # who runs in each step, by the slot
 Waits = Mapping[tuple[int, int], tuple[float, float]]
 
-RECORDED = Path(__file__).parent  # card_*.json, by tools/card.py
+RECORDED = Path(__file__).parent / "data"  # card_*.json, by tools/card.py
 
 # A decode step of Llama-2-7B on an A100 80 GB in 16 bits, the median of all in a run, by users and tokens of
 # prompt and reply: LMDeploy 0.1.0a1, docs/en/benchmark/a100_fp16.md at commit 3e391df, 2023.

@@ -16,8 +16,8 @@ from helpers.check.result import NotRightError, clip
 from helpers.cost.dated import DATED
 from helpers.cost.service import Service
 from helpers.drawing.canvas import Picture, Sheet
+from helpers.drawing.explorer import Explorer, knob, pick
 from helpers.drawing.words import SMALL, text_width
-from helpers.explorers.explorer import Explorer, knob, pick
 
 Text = list[tuple[Hashable, int]]  # what a piece says, and its tokens
 

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from helpers import sampling
 from helpers.check.exercise import Case, Exercise
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import SMALL, counted, plain, shorten, text_width
-from helpers.measure.timing import in_turns
 from helpers.model.cache import StaticCache
 from helpers.model.generate import generate, prefill
 from helpers.model.speculate import Drafter, EarlyExit, Speculation, speculate
 from helpers.model.transformer import Transformer
 from helpers.plots.measured import curves
+from helpers.timing.steps import repeated
+from helpers.timing.turns import Task, in_turns
 
 BAR, WIDEST = 24, 120  # px: height of a bar, width of a word's place at most
 
@@ -146,18 +147,13 @@ def part(sheet: Sheet, x: float, y: float, wide: float, high: float, colour: str
     sheet.box(x, y, wide, high, fill=fill, edge=edge, line=1.4, radius=0, dashed=not colour)
 
 
-def pass_of(model: Transformer, T: int, context: int = 64) -> Callable[[], Tensor]:
+def pass_of(model: Transformer, T: int, context: int = 64) -> Task:
     """Return a task: one pass over T new tokens of a request, with the logits behind all of them."""
     cache = StaticCache(model.config, max_len=context + T)
     tokens = torch.ones(1, context + T, dtype=torch.int64)
     prefill(model, tokens[:, :context], cache)
 
-    @torch.inference_mode()
-    def one_pass() -> Tensor:
-        cache.truncate(context)  # forget the rows of the call before
-        return model(tokens[:, context:], cache)
-
-    return one_pass
+    return repeated(cache, torch.inference_mode()(partial(model, tokens[:, context:], cache)))
 
 
 class Drafted(NamedTuple):

@@ -27,7 +27,7 @@ from helpers.recording.hf import in_transformers, watch
 from helpers.recording.model import record_model
 from helpers.trace import Place, Trace, rounding
 
-RECORDED = Path(__file__).with_name("same_prompt.json")
+RECORDED = Path(__file__).parent / "data" / "same_prompt.json"
 TEXTS = (  # Carla's six words, Bram's ten, and six more
     "Carla writes from Toronto . Carla",
     "Bram lives in Kyiv . The afternoon in Kyiv was",

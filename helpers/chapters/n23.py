@@ -17,7 +17,7 @@ from helpers.model.cache import StateCache, StaticCache
 from helpers.model.generate import decode_step, prefill
 from helpers.model.state import StateTransformer
 from helpers.model.transformer import Transformer
-from helpers.recording.clock import fastest
+from helpers.timing.steps import fastest
 from helpers.tokenizer import Tokenizer
 
 

@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from helpers import grammar
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess, nearest
+from helpers.constrained import grammar
+from helpers.constrained.decoding import GrammarSampler
+from helpers.constrained.grammar import walk
+from helpers.sampling import GREEDY, Draft, Sampling
 
 SEA = {("the", "sea", "is", "calm"), ("the", "fox", "slept"), ("over", "the", "sea")}
 
@@ -128,3 +131,26 @@ def warm(guess: Any) -> Guess:
 def faster(guess: Any, one_by_one: float, jumping: float) -> Guess:
     """Compare a guess, 2, 7 or 49, with the ratio of two measured times."""
     return nearest(guess, (2, 7, 49), one_by_one / jumping, "49 passes against 7.")
+
+
+class StaysAhead(GrammarSampler):
+    """A bug on purpose: after a rejected token the state stays where the draft had led it.
+
+    Attributes:
+        wrong: of each pass with a wrong end, the draft tokens, the states before and after each, and the
+            new tokens.
+    """
+
+    def __init__(self, table: np.ndarray, sampling: Sampling = GREEDY) -> None:
+        super().__init__(table, sampling)
+        self.wrong = list[tuple[list[int], list[int], list[int]]]()
+
+    def verify(self, draft: Draft, logits: np.ndarray) -> list[int]:
+        states = [self.state, *walk(self.table, self.state, draft.tokens)]
+        output = super().verify(draft, logits)
+        right, ahead = self.state, [state for state in states if state != NONE][-1]
+        following = int(self.table[ahead, output[-1]])
+        self.state = ahead if following == NONE else following
+        if self.state != right:
+            self.wrong.append((draft.tokens, states, output))
+        return output

@@ -16,9 +16,9 @@ from math import floor
 from pathlib import Path
 from typing import Any
 
-from helpers.arguments import is_number, is_whole
 from helpers.cost.layers import Full, Kind, Latent, State, Window
 from helpers.cost.models import MODELS, PublishedModel
+from helpers.validate import is_number, is_whole
 
 KNOWN: dict[str, Any] = json.loads(Path(__file__).with_name("families.json").read_text(encoding="utf-8"))
 PARTS = {"full": "grouped", "window": "grouped", "latent": "latent", "state": "linear"}  # of attention

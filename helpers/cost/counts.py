@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import comb
 
-from helpers.arguments import check_whole
+from helpers.validate import check_whole
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from helpers.arguments import check_whole
+from helpers.validate import check_whole
 
 
 def experts_read(n_experts: int, n_chosen: int, tokens: int) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from helpers.arguments import check_whole
+from helpers.validate import check_whole
 
 GIB = 2**30
 FORMATS = (4, 2, 1, 0.5)  # bytes a number: float32, 16 bits, 8 bits, 4 bits

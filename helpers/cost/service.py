@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from helpers.arguments import check_whole
 from helpers.cost.config import model_of
 from helpers.cost.layers import GIB, cache_nbytes, nbytes_of
 from helpers.cost.models import CARDS
 from helpers.cost.step import StepSeconds, check_between, step_time
+from helpers.validate import check_whole
 
 
 @dataclass(frozen=True)

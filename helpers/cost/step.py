@@ -10,11 +10,11 @@ from functools import cache, lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from helpers.arguments import check_whole, is_number
 from helpers.cost.experts import experts_read
 from helpers.cost.layers import Full, Kind, Latent, State, layers_of
 from helpers.cost.models import PublishedModel
 from helpers.cost.roofline import Limits
+from helpers.validate import check_whole, is_number
 
 if TYPE_CHECKING:
     from helpers.model.config import ModelConfig

@@ -10,9 +10,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from helpers import outputs
+from helpers.drawing import outputs
 from helpers.drawing.canvas import EDGE, Sheet, drawn, png
-from helpers.tables import Table
+from helpers.drawing.tables import Table
 
 WIDTH = 424  # CSS px: in the 360 that a phone leaves for a picture, the smallest letters are still 11 high
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.path import Path
 from matplotlib.transforms import Affine2D
 
-from helpers import palette
+from helpers.drawing import palette
 
 # The palette of all views, but for what figures have no use for, and one fainter line.
 _USED = "ink", "soft", "line", "faint", "panel", "paper", "query", "key", "value", "generated"

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from helpers.drawing.canvas import Sheet
+from helpers.drawing.explorer import Explorer, knob
 from helpers.drawing.words import SMALL, shorten, text_width
-from helpers.explorers.explorer import Explorer, knob
 from helpers.sampling import check_logits, keep_top_k, keep_top_p, next_probabilities, softmax
 
 DRAWS = 20

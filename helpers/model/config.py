@@ -6,7 +6,7 @@ import reprlib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from helpers.arguments import check_whole, is_number, is_whole
+from helpers.validate import check_whole, is_number, is_whole
 
 LARGEST = 3.4e38  # of float32, in which positions are turned whatever the model's dtype
 SIZES = "n_layers n_heads n_kv_heads head_dim hidden_size intermediate_size vocab_size max_seq_len".split()

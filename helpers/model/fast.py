@@ -24,10 +24,10 @@ import torch.nn.functional as F
 from filelock import FileLock
 from torch import Tensor, nn
 
-from helpers.arguments import is_whole
 from helpers.model import kernels
 from helpers.model.cache import Cache, PagedCache, StaticCache
 from helpers.model.transformer import Block, Transformer, check_cache, check_tokens
+from helpers.validate import is_whole
 
 BITS = (32, 16, 8)
 FEW = 32  # tokens of a pass up to which a kernel, which reads narrow weights as they lie, beats MKL

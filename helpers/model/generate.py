@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from helpers.arguments import check_whole
 from helpers.model.cache import Cache, StaticCache
 from helpers.model.config import check_eos
 from helpers.model.transformer import Transformer, check_cache, check_tokens
 from helpers.sampling import GREEDY, Sampling, chooser
+from helpers.validate import check_whole
 
 Tokens = Sequence[int] | Sequence[Sequence[int]] | np.ndarray | Tensor
 

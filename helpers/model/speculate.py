@@ -15,23 +15,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 
-from helpers.arguments import check_whole
 from helpers.model.cache import Cache
 from helpers.model.generate import Generation, Tokens, check_request, rollback_on_error, to_numpy
 from helpers.model.transformer import Transformer
-from helpers.sampling import GREEDY, Sampling, accept, accept_sampled, check_sampling, draw, greedy
-
-
-class Draft(NamedTuple):
-    """Tokens that may come next."""
-
-    tokens: list[int]  # their ids, d of them
-    q: Any = None  # what each was drawn with, (d, V): 1 for one that could be no other; None where greedy
+from helpers.sampling import GREEDY, Draft, Sampler, Sampling
+from helpers.validate import check_whole
 
 
 def speculate_round(
@@ -140,29 +133,6 @@ def speculate(
     reply = Speculation(next_tokens, prompt=ids, max_new=max_new, cache=cache, ends=ends)
     reply.rounds = []
     return reply
-
-
-class Sampler:
-    """How a reply chooses tokens: `pick` one for a draft, `verify` drafted ones."""
-
-    def __init__(self, sampling: Sampling, vocab_size: int) -> None:
-        self.sampling = check_sampling(sampling, vocab_size)
-        self.vocab_size, self.greedy = vocab_size, sampling.temperature is None
-        self.rng = np.random.default_rng(sampling.seed)
-
-    def pick(self, logits: np.ndarray) -> tuple[int, np.ndarray | None]:
-        """Choose a token from logits (V,); return it and the probabilities it was drawn with, (V,)."""
-        if self.greedy:
-            return greedy(logits), None
-        q = self.sampling.probabilities(logits)
-        return draw(q, self.rng), q
-
-    def verify(self, draft: Draft, logits: np.ndarray) -> list[int]:
-        """Return 1 to d + 1 new tokens. Logits, (d + 1, V): the model's of each drafted one and the next."""
-        if self.greedy:
-            return accept(draft.tokens, logits.argmax(axis=-1).tolist())
-        p = np.array([self.sampling.probabilities(row) for row in logits])
-        return accept_sampled(draft.tokens, p, draft.q, self.rng)
 
 
 @runtime_checkable

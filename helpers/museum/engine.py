@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from helpers.arguments import check_whole
 from helpers.model.cache import Cache, GrowingCache, WindowCache
 from helpers.model.generate import run
 from helpers.museum.exhibit import Fingerprint, fingerprint, model_of
 from helpers.museum.runner import Runner
+from helpers.validate import check_whole
 
 PAGE = 8  # rows
 WORDS, ARRIVES = 8, 3  # tokens of a reply; of them, those that are there when somebody comes beside

@@ -26,8 +26,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from helpers.arguments import check_whole, is_number
 from helpers.parallel.wire import Wire
+from helpers.validate import check_whole, is_number
 
 HOST = "127.0.0.1"
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}

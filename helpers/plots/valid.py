@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from helpers.constrained.grammar import NONE
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import SMALL, counted, need, plain, shorten, text_width
-from helpers.grammar import NONE
 
 COLOURS = ("generated", "query")  # of two ways
 

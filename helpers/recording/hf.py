@@ -28,12 +28,12 @@ from IPython.utils.capture import capture_output
 from torch import Tensor
 from transformers import AttentionInterface, AutoModelForCausalLM, DynamicCache
 
-from helpers.arguments import check_whole
 from helpers.recording.loop import Voice, record_run
 from helpers.recording.model import as_array, text_of, tokens_of
 from helpers.recording.recorder import Recorder
 from helpers.sampling import GREEDY, chooser
 from helpers.trace import Model, Token, Trace
+from helpers.validate import check_whole
 
 MOST = 16_000_000  # attention weights in a trace: a page of some 45 MB
 KINDS = {"recurrent_states": "state", "conv_states": "convolution"}  # what a layer keeps beside rows

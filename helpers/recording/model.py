@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from helpers.arguments import check_whole
 from helpers.model.attention import Core
 from helpers.model.cache import Cache
 from helpers.model.generate import as_tokens, run
@@ -21,6 +20,7 @@ from helpers.recording.recorder import Recorder
 from helpers.sampling import GREEDY, Sampling, chooser
 from helpers.tokenizer import Tokenizer, bytes_of, piece_of
 from helpers.trace import Model, Token, Trace, spell
+from helpers.validate import check_whole
 
 
 def record_model(

@@ -8,12 +8,12 @@ from functools import partial
 import numpy as np
 
 from helpers import toy
-from helpers.arguments import check_whole
 from helpers.recording.loop import Voice, record_run
 from helpers.recording.recorder import Recorder
 from helpers.sampling import GREEDY, Sampling, chooser
 from helpers.toy import EOS, HEADS, NUMBERS, PROMPT, SINK, VOCABULARY, KVCache
 from helpers.trace import Model, Token, Trace
+from helpers.validate import check_whole
 
 
 def record_toy(

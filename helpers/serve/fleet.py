@@ -12,7 +12,6 @@ import random
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from helpers.arguments import check_whole
 from helpers.cost.layers import cache_nbytes
 from helpers.cost.models import Card, PublishedModel
 from helpers.cost.service import Service
@@ -21,6 +20,7 @@ from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler
 from helpers.serve.sequence import Request, Times
 from helpers.serve.simulation import poisson, simulate
+from helpers.validate import check_whole
 
 Arrivals = Sequence[tuple[float, Request]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from itertools import count
 
-from helpers.arguments import check_whole
+from helpers.validate import check_whole
 
 Key = tuple[Hashable, tuple[int, ...]]  # the text before a page, by its number, and the tokens of the page
 

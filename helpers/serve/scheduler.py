@@ -20,9 +20,9 @@ from collections import deque
 from collections.abc import Collection, Hashable, Mapping
 from typing import Any
 
-from helpers.arguments import check_whole
 from helpers.serve.pages import PageManager
 from helpers.serve.sequence import Request, Sequence
+from helpers.validate import check_whole
 
 Plan = list[tuple[Sequence, int]]  # who runs, and how many tokens
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Hashable, Sequence
 
-from helpers.arguments import is_number
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler
 from helpers.serve.sequence import Request, Times
+from helpers.validate import is_number
 
 
 def simulate(

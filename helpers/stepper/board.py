@@ -8,11 +8,11 @@ from math import ceil
 
 from helpers.drawing.canvas import Sheet
 from helpers.drawing.still import Still
+from helpers.drawing.tables import Table
 from helpers.drawing.words import SMALL as SIZE
 from helpers.drawing.words import drawable, shorten, text_width
 from helpers.stepper.format import VIEW, fill, key_text, number, visible
 from helpers.stepper.moment import Moment
-from helpers.tables import Table
 from helpers.trace import spread
 
 HEAD, LINE, ROW = 24, 20, 20  # heights of a word over its column, a line of the grid, a row of K or V

@@ -11,10 +11,10 @@ from typing import Any
 
 from helpers.drawing.canvas import Sheet
 from helpers.drawing.still import Still
+from helpers.drawing.tables import Table
 from helpers.drawing.words import SMALL, TEXT, text_width
 from helpers.stepper.format import VIEW, fill
 from helpers.stepper.view import View, one_of
-from helpers.tables import Table
 from helpers.trace import EngineTrace, Share
 
 POOL: dict[str, Any] = VIEW["pool"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from helpers.stepper.format import HERE, VIEW
+from helpers.drawing.palette import THEMES
+from helpers.stepper.format import HERE
 
 STYLES: tuple[str, ...] = ("view", "race", "what_if", "cost", "lab", "live", "pool")
 
@@ -37,8 +38,8 @@ export default {
 
 def _variables(theme: str) -> str:
     """The palette as custom properties; ground and ink are the page's where it has its own."""
-    host = VIEW["palette"]["host"]
-    colours = VIEW["palette"][theme].items()
+    host = THEMES["host"]
+    colours = THEMES[theme].items()
     return "".join(
         f"--wid-{name}: {f'var({host[name]}, {colour})' if name in host else colour}; "
         for name, colour in colours
@@ -47,7 +48,7 @@ def _variables(theme: str) -> str:
 
 @cache
 def stylesheet(without: tuple[str, ...] = ()) -> str:
-    """The palette of view.json and the styles of the views, or not of all, without what only people need."""
+    """The palette and the styles of the views, or not of all, without what only people need."""
     rules = "\n".join(
         (HERE / "css" / f"{name}.css").read_text(encoding="utf-8") for name in STYLES if name not in without
     )

@@ -27,13 +27,13 @@ import transformers
 from gguf import GGMLQuantizationType
 from torch import Tensor
 
-from helpers.measure import seconds_of
 from helpers.model import load as checkpoints
 from helpers.model import published
 from helpers.model.cache import StaticCache
 from helpers.model.fast import speed_up
 from helpers.model.generate import generate
 from helpers.model.transformer import Transformer
+from helpers.timing import seconds_of
 from tests.benchmarks import common, llama
 from tests.gguf_file import write
 

@@ -27,13 +27,13 @@ from typing import Any, Literal
 import torch
 from playwright.sync_api import sync_playwright
 
-from helpers.measure import seconds_of
 from helpers.model.cache import StaticCache
 from helpers.model.fast import speed_up
 from helpers.model.generate import run
 from helpers.model.transformer import Transformer
 from helpers.stepper import Live
 from helpers.stepper.page import Section, build, file_script
+from helpers.timing import seconds_of
 from tests.benchmarks import common
 from tests.browser.lab import FLAGS
 from tests.machine import find_chromium, find_node

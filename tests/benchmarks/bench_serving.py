@@ -19,12 +19,12 @@ import numpy as np
 import transformers
 from transformers.generation import ContinuousBatchingConfig
 
-from helpers.measure import in_turns, seconds_of
 from helpers.model.cache import PagedCache, StaticCache
 from helpers.model.fast import speed_up
 from helpers.model.generate import decode_step, prefill
 from helpers.model.transformer import Transformer
 from helpers.serve.engine import Engine
+from helpers.timing import in_turns, seconds_of
 from tests.benchmarks import common
 
 NEW, BATCHES, PAGE, POOL = 32, (1, 8, 32), 16, 256

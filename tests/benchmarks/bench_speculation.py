@@ -17,13 +17,13 @@ from typing import Any
 
 import torch
 
-from helpers.measure import in_turns
 from helpers.model import shipped
 from helpers.model.evaluate import held_out_diaries
 from helpers.model.fast import speed_up
 from helpers.model.generate import generate
 from helpers.model.speculate import Drafter, EarlyExit, PromptLookup, speculate
 from helpers.model.transformer import Transformer
+from helpers.timing import in_turns
 from tests.benchmarks import common
 
 KS, NEW = range(1, 9), 40

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from helpers.stepper.format import VIEW, number, percent
+from helpers.drawing.palette import THEMES
+from helpers.stepper.format import number, percent
 from helpers.trace import Trace
 from tests.machine import ROOT, find_node, lacking
 from tests.made_traces import Look
@@ -117,7 +118,7 @@ WALK = f"""(steps) => {{
 NAMES = {
     theme: {
         f"rgb({int(c[1:3], 16)}, {int(c[3:5], 16)}, {int(c[5:], 16)})": name
-        for name, c in VIEW["palette"][theme].items()
+        for name, c in THEMES[theme].items()
         if len(c) == 7
     }
     | {"rgba(0, 0, 0, 0)": ""}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from helpers.drawing.palette import THEMES
 from helpers.recording.diary import load_diary
 from helpers.stepper import Race
 from helpers.stepper.format import VIEW, clipped
@@ -159,7 +160,7 @@ def test_what_colours_mean(race: Show) -> None:
       return [...nodes].map((node) => getComputedStyle(node))
         .map(({ backgroundColor, backgroundImage }) => [backgroundColor, backgroundImage !== "none"].join());
     }"""
-    colours = [VIEW["palette"]["light"][name] for name in ("ink", "gen")]
+    colours = [THEMES["light"][name] for name in ("ink", "gen")]
     solid = [f"rgb({int(c[1:3], 16)}, {int(c[3:5], 16)}, {int(c[5:], 16)}),false" for c in colours]
     assert [set(page.evaluate(paint, kind)) for kind in ("prompt", "fresh")] == [{one} for one in solid]
     assert {mark.endswith("true") for mark in page.evaluate(paint, "again")} == {True}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from helpers.drawing.palette import THEMES
 from helpers.stepper import Stepper
-from helpers.stepper.format import VIEW
 from helpers.trace import Trace
 from tests.browser.conftest import Show
 from tests.browser.stepper_page import grid, read, walk
@@ -27,7 +27,7 @@ from tests.made_traces import (
 pytestmark = pytest.mark.browser
 
 NARROW_TO_WIDE = (280, 400, 940)
-PALETTE = VIEW["palette"]
+PALETTE = THEMES
 
 
 @pytest.fixture

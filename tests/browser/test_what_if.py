@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from helpers.drawing.palette import THEMES
 from helpers.stepper import WhatIf
 from helpers.stepper.format import VIEW, number, percent
 from tests.browser.conftest import Show, page_of
@@ -18,7 +19,7 @@ PROMPT = list(zip(WORDS, [10.0, 20, 1, 5, 14], strict=True))
 COLOURS = {
     f"rgb({int(c[1:3], 16)}, {int(c[3:5], 16)}, {int(c[5:], 16)})": name
     for theme in ("light", "dark")
-    for name, c in VIEW["palette"][theme].items()
+    for name, c in THEMES[theme].items()
     if len(c) == 7
 }
 CHANGED = [(word, 8.0 if word == "weather" else x) for word, x in PROMPT]

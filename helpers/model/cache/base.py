@@ -28,8 +28,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from helpers.arguments import check_whole, is_whole
 from helpers.model.config import ModelConfig
+from helpers.validate import check_whole, is_whole
 
 
 @dataclass(frozen=True)

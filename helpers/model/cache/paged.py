@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from helpers.arguments import check_whole, is_whole
 from helpers.model.cache.static import StaticCache
 from helpers.model.config import ModelConfig
+from helpers.validate import check_whole, is_whole
 
 # Of this machine; 64 GiB where the system does not say.
 MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**36

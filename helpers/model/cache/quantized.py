@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from helpers.arguments import check_whole
 from helpers.model.cache.growing import GrowingCache
 from helpers.model.config import ModelConfig
+from helpers.validate import check_whole
 
 BITS = (8, 4, 2, 1)
 BY = {"token": -1, "channel": -2}  # the axis along which numbers share a scale

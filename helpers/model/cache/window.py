@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from helpers.arguments import check_whole
 from helpers.model.cache.growing import GrowingCache
 from helpers.model.config import ModelConfig
+from helpers.validate import check_whole
 
 
 class WindowCache(GrowingCache):

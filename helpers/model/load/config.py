@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from helpers.arguments import check_whole, is_number
 from helpers.model.config import (
     LatentConfig,
     Llama3Scaling,
@@ -19,6 +18,7 @@ from helpers.model.config import (
     StateConfig,
 )
 from helpers.model.load.files import CheckpointError, read_json, reading, unsupported
+from helpers.validate import check_whole, is_number
 
 CONFIG_FILE, GENERATION_FILE = "config.json", "generation_config.json"
 ORIGINAL = "original_max_position_embeddings"  # of llama3 scaling

@@ -20,12 +20,12 @@ import torch
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, quants
 from torch import Tensor
 
-from helpers.arguments import check_whole
 from helpers.model.attention import rope_frequencies
 from helpers.model.config import Llama3Scaling, ModelConfig, NoPEConfig, QKNormConfig
 from helpers.model.load.config import context, in_range
 from helpers.model.load.files import CheckpointError, reading, unsupported
 from helpers.model.load.weights import converted
+from helpers.validate import check_whole
 
 ARCHITECTURES: dict[str, Any] = {
     "llama": ModelConfig,

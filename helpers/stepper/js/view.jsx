@@ -1,5 +1,6 @@
 // What every view has: a root in the page's theme, its width, its address, and an end.
 import { render } from "preact";
+import PALETTE from "../../drawing/palette.json" with { type: "json" };
 import VIEW from "../view.json" with { type: "json" };
 import { readAddress, withValues } from "./address.js";
 import { isDarkAround } from "./dom.js";
@@ -178,7 +179,7 @@ export class View {
     if (this.theme) return this.theme;
     this.root.classList.toggle("wid-dark", isDarkAround(this.root));
     const style = getComputedStyle(this.root);
-    const names = Object.keys(VIEW.palette.light);
+    const names = Object.keys(PALETTE.light);
     this.theme = Object.fromEntries(names.map((n) => [n, style.getPropertyValue(`--wid-${n}`).trim()]));
     return this.theme;
   }

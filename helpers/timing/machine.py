@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from helpers.arguments import check_whole
-from helpers.measure.record import count_operators
-from helpers.measure.timing import Task, in_turns
+from helpers.timing.operators import count_operators
+from helpers.timing.turns import Task, in_turns
+from helpers.validate import check_whole
 
 AT_ONCE = 2**26  # bytes that one call reads, in several rounds where the buffer is smaller
 ONE_TOKEN = "a matrix times one token"

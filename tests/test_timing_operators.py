@@ -7,7 +7,7 @@ import os
 import pytest
 import torch
 
-from helpers.measure.record import count_operators
+from helpers.timing.operators import count_operators
 
 x, y = torch.ones(2, 1000)
 matrix = torch.ones(5, 1000)

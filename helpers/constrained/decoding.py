@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from helpers.grammar import NONE, end_of, forced, masked, walk
+from helpers.constrained.grammar import NONE, end_of, forced, masked, walk
 from helpers.model.cache import Cache
 from helpers.model.generate import check_empty, prefill
-from helpers.model.speculate import Draft, Drafter, Sampler, speculate_round
+from helpers.model.speculate import Drafter, speculate_round
 from helpers.model.transformer import Transformer
-from helpers.sampling import GREEDY, Chooser, Sampling
+from helpers.sampling import GREEDY, Chooser, Draft, Sampler, Sampling
 
 
 def write(
@@ -91,29 +91,6 @@ class GrammarSampler(Sampler):
     def goes_on(self, state: int) -> bool:
         """Whether some word may come in this state."""
         return state != NONE and bool((self.table[state] != NONE).any())
-
-
-class StaysAhead(GrammarSampler):
-    """A bug on purpose: after a rejected token the state stays where the draft had led it.
-
-    Attributes:
-        wrong: of each pass with a wrong end, the draft tokens, the states before and after each, and the
-            new tokens.
-    """
-
-    def __init__(self, table: np.ndarray, sampling: Sampling = GREEDY) -> None:
-        super().__init__(table, sampling)
-        self.wrong = list[tuple[list[int], list[int], list[int]]]()
-
-    def verify(self, draft: Draft, logits: np.ndarray) -> list[int]:
-        states = [self.state, *walk(self.table, self.state, draft.tokens)]
-        output = super().verify(draft, logits)
-        right, ahead = self.state, [state for state in states if state != NONE][-1]
-        following = int(self.table[ahead, output[-1]])
-        self.state = ahead if following == NONE else following
-        if self.state != right:
-            self.wrong.append((draft.tokens, states, output))
-        return output
 
 
 def write_with_drafts(

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from helpers.measure.timing import Task
+from helpers.timing.turns import Task
 
 
 def count_operators(task: Task) -> int:

@@ -1,30 +1,13 @@
-"""Tried on the machine in front of you: a step, and a long prompt among others."""
+"""A long prompt among other requests, timed on the machine in front of you."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import torch
-from torch import Tensor
-
-from helpers.model.cache import StaticCache
-from helpers.model.generate import decode_step, prefill
 from helpers.model.transformer import Transformer
 from helpers.serve.engine import Engine
 
-CONTEXT, OTHERS = 64, 7
-
-
-def step_of(model: Transformer, n: int) -> Callable[[], Tensor]:
-    """Return a task: one decode step of n requests at once, each behind CONTEXT tokens."""
-    cache = StaticCache(model.config, n, 2 * CONTEXT)
-    prefill(model, torch.ones(n, CONTEXT, dtype=torch.int64), cache)
-
-    def step() -> Tensor:
-        cache.truncate(CONTEXT)  # forget the row of the call before
-        return decode_step(model, [[1]] * n, cache)
-
-    return step
+OTHERS = 7
 
 
 def long_among(model: Transformer, budget: int, prompt: Sequence[int]) -> tuple[float, float]:

@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from helpers.measure import calls_for, in_turns, seconds_of
+from helpers.timing import calls_for, in_turns, seconds_of
 
 
 def test_tasks_take_turns() -> None:
@@ -32,7 +32,7 @@ def sleep(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
         nonlocal now
         now += seconds
 
-    monkeypatch.setattr("helpers.measure.timing.time.perf_counter", lambda: now)
+    monkeypatch.setattr("helpers.timing.turns.time.perf_counter", lambda: now)
     return sleep
 
 

@@ -9,7 +9,7 @@ import torch
 
 from helpers.chapters import n09
 from helpers.model.generate import generate
-from helpers.recording import clock
+from helpers.timing import steps
 from tests.tiny import tiny
 
 torch.set_num_threads(1)
@@ -27,15 +27,15 @@ class Words:
 
 
 def test_a_pause_and_a_step_for_each_prompt() -> None:
-    timed = clock.pause_and_step(MODEL, [2, 30], turns=1)
+    timed = steps.pause_and_step(MODEL, [2, 30], turns=1)
     assert [len(timed[kind]) for kind in ("pause", "step")] == [2, 2]
     assert min(timed["pause"] + timed["step"]) > 0
 
 
 def test_the_fastest_call_counts_and_the_first_of_a_turn_warms_up(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter([0.001, 0.014, 0.008, 0.001, 0.03])  # the first and the fourth warm up
-    monkeypatch.setattr(clock, "seconds_of", lambda task: task())
-    assert clock.fastest({"a": lambda: next(seconds)}, turns=2) == {"a": pytest.approx(8)}
+    monkeypatch.setattr(steps, "seconds_of", lambda task: task())
+    assert steps.fastest({"a": lambda: next(seconds)}, turns=2) == {"a": pytest.approx(8)}
     assert not list(seconds)
 
 
@@ -60,10 +60,11 @@ def test_what_no_part_explains_is_the_rest_and_copies_come_on_top() -> None:
 
 
 def test_each_kind_is_timed_and_no_clock_stays() -> None:
-    seconds = dict.fromkeys(clock.KINDS, 0.0)
-    step = clock.step_behind(MODEL, 5)
-    with pytest.raises(ValueError, match="token"), clock.clocks(MODEL, seconds):
-        step() or MODEL(torch.tensor([[10**6]]))
+    seconds = dict.fromkeys(steps.KINDS, 0.0)
+    step = steps.step_after(MODEL, 5)
+    with pytest.raises(ValueError, match="token"), steps.clocks(MODEL, seconds):  # noqa: PT012
+        step()
+        MODEL(torch.tensor([[10**6]]))
     assert min(seconds.values()) > 0
     seen = dict(seconds)
     step()

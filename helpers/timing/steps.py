@@ -15,27 +15,32 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from helpers.measure.timing import Task, seconds_of
 from helpers.model.attention import Core
 from helpers.model.cache import Cache, StaticCache
 from helpers.model.generate import decode_step, prefill
 from helpers.model.transformer import Transformer
+from helpers.timing.turns import Task, seconds_of
 
 KINDS: dict[str, type[nn.Module]] = {"attention": Core, "matrices": nn.Linear}
 
 
-def step_behind(model: Transformer, n: int, users: int = 1, kind: type[Cache] = StaticCache) -> Any:
-    """Return a task: one decode step of all users behind n rows each, which takes its own rows back first."""
+def repeated(cache: Cache, one_pass: Task) -> Task:
+    """Return a task: a pass after what the cache holds now, which first takes back what it added before."""
+    length = cache.length
+
+    def again() -> Any:
+        cache.truncate(length)
+        return one_pass()
+
+    return again
+
+
+def step_after(model: Transformer, n: int, users: int = 1, kind: type[Cache] = StaticCache) -> Task:
+    """Return a task: one decode step of all users, each after n tokens in a cache of this class."""
     room = min(n + 2, model.config.max_seq_len)  # never full by the step: its rows are sliced, as in a reply
     cache = kind(model.config, users, max_len=room)
     prefill(model, [[1] * n] * users, cache)
-    newest = [[1]] * users
-
-    def step() -> None:
-        cache.truncate(n)
-        decode_step(model, newest, cache)
-
-    return step
+    return repeated(cache, partial(decode_step, model, [[1]] * users, cache))
 
 
 def fastest(tasks: Mapping[Any, Task], turns: int) -> dict[Any, float]:
@@ -65,7 +70,7 @@ def pause_and_step(model: Transformer, lengths: Sequence[int], turns: int = 7) -
     tasks: dict[str, Any] = {}
     for n in lengths:
         tasks[f"pause {n}"] = lambda n=n: prefill(model, [1] * n, StaticCache(model.config, max_len=n))
-        tasks[f"step {n}"] = step_behind(model, n)
+        tasks[f"step {n}"] = step_after(model, n)
     timed = fastest(tasks, turns)
     return {kind: [timed[f"{kind} {n}"] for n in lengths] for kind in ("pause", "step")}
 

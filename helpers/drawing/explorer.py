@@ -11,8 +11,8 @@ from typing import Any
 import anywidget
 import ipywidgets as widgets  # type: ignore[import-untyped]
 
+from helpers.drawing.palette import PALETTE
 from helpers.drawing.still import Still
-from helpers.palette import PALETTE
 
 _LIGHT, _DARK = (
     "".join(f"--wid-{name}: {PALETTE[name][theme]}; " for name in ("generated", "soft", "ring"))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from helpers.measure import machine
-from helpers.measure.timing import Timing
+from helpers.timing import machine
+from helpers.timing.turns import Timing
 
 
 def fake_turns(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[str], float]) -> list[tuple[int, Any]]:

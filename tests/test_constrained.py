@@ -14,9 +14,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import grammar
-from helpers.grammar import CHARACTERS, FOODS, NONE, PERSON, forced, masked, tabulate, walk
-from helpers.model import valid
+from helpers.chapters import n24
+from helpers.constrained import decoding, grammar
+from helpers.constrained.grammar import CHARACTERS, FOODS, NONE, PERSON, forced, masked, tabulate, walk
 from helpers.model.cache import StaticCache
 from helpers.model.generate import prefill
 from helpers.model.speculate import Draft, PromptLookup
@@ -111,10 +111,10 @@ def test_pieces_that_begin_with_a_blank_spell_it() -> None:
 def test_what_is_written_keeps_its_form_and_its_rows_are_a_plain_runs(seed: int, jump: bool) -> None:
     """With drafts, too; where the likeliest is taken they change no word."""
     for sampling in (Sampling(), Sampling(2.0, seed=seed)):
-        sampler = valid.GrammarSampler(TABLE, sampling)
-        with_drafts = valid.write_with_drafts(MODEL, PROMPT, sampler, PromptLookup(), room())[0]
+        sampler = decoding.GrammarSampler(TABLE, sampling)
+        with_drafts = decoding.write_with_drafts(MODEL, PROMPT, sampler, PromptLookup(), room())[0]
         cache, plain = room(), room()
-        output, chosen = valid.write(MODEL, PROMPT, TABLE, chooser(sampling, 19), cache, jump)
+        output, chosen = decoding.write(MODEL, PROMPT, TABLE, chooser(sampling, 19), cache, jump)
         assert whole(TABLE, output)
         assert whole(TABLE, with_drafts)
         assert with_drafts == output or sampling.temperature
@@ -135,7 +135,7 @@ def test_a_draft_changes_no_word_and_the_state_is_behind_what_was_said(picks: li
         tokens.append(int(allowed[n % len(allowed)]) if len(allowed) and n else n)
         state = int(TABLE[state, tokens[-1]])
     logits = np.random.default_rng(seed).normal(size=(len(tokens) + 1, 19))
-    sampler = valid.GrammarSampler(TABLE)
+    sampler = decoding.GrammarSampler(TABLE)
     output = sampler.verify(Draft(tokens), logits)
     state = 0
     for row, word in zip(logits, output, strict=False):
@@ -150,15 +150,15 @@ def test_only_the_grammar_ends_a_text_and_a_sampler_starts_anew(eos_ids: tuple[i
     """Whatever the config calls an end; and the drafts reach behind the end."""
     model = tiny(seed=2, dtype=torch.float64, max_seq_len=200, eos_ids=eos_ids)
     table = tabulate({"{all}": [tuple("4567"), tuple("4568")]}, "{all}", [str(i) for i in range(19)])
-    sampler = valid.GrammarSampler(table)
+    sampler = decoding.GrammarSampler(table)
     for _ in range(2):
         cache = StaticCache(model.config, dtype=torch.float64)
-        ids, passes = valid.write_with_drafts(
+        ids, passes = decoding.write_with_drafts(
             model, [4, 5, 6, 7, 4, 5, 6, 8, 4], sampler, PromptLookup(), cache, 5
         )
         assert (whole(table, ids), passes < len(ids), len(ids)) == (True, True, 4)
     with pytest.raises(ValueError, match="expected an empty one"):
-        valid.write_with_drafts(model, PROMPT, sampler, PromptLookup(), cache)
+        decoding.write_with_drafts(model, PROMPT, sampler, PromptLookup(), cache)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_words_that_must_come_for_ever_are_refused() -> None:
     """As where the pieces of `lifted` lack the end."""
     circle = np.full((2, 19), NONE)
     circle[[0, 1], [5, 6]] = 1, 0
-    for write in (lambda: forced(circle, 0), lambda: valid.write(MODEL, PROMPT, circle, greedy, room())):
+    for write in (lambda: forced(circle, 0), lambda: decoding.write(MODEL, PROMPT, circle, greedy, room())):
         with pytest.raises(ValueError, match=r"words \[5, 6\] must come, and never end"):
             write()
 
@@ -189,8 +189,10 @@ def test_a_table_over_another_vocabulary_is_refused() -> None:
     """Even where all words must come, and no logits are masked."""
     table, cache = tabulate({"{a}": [("1", "0")]}, "{a}", ["0", "1"]), room()
     for write in (
-        lambda: valid.write(MODEL, PROMPT, table, greedy, cache),
-        lambda: valid.write_with_drafts(MODEL, PROMPT, valid.GrammarSampler(table), PromptLookup(), cache),
+        lambda: decoding.write(MODEL, PROMPT, table, greedy, cache),
+        lambda: decoding.write_with_drafts(
+            MODEL, PROMPT, decoding.GrammarSampler(table), PromptLookup(), cache
+        ),
     ):
         with pytest.raises(ValueError, match="the table is over 2 words; expected the model's 19"):
             write()
@@ -203,7 +205,7 @@ def test_a_table_over_another_vocabulary_is_refused() -> None:
     "NVIDIA/TensorRT-LLM#19296",
 )
 def ahead(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(valid, "GrammarSampler", valid.StaysAhead)
+    patch.setattr(decoding, "GrammarSampler", n24.StaysAhead)
 
 
 @pytest.mark.parametrize("bug", planted.bugs, ids=str)
