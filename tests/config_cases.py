@@ -15,7 +15,8 @@ DROP = "(drop)"
 WRONG: list[Any] = [DROP, None, 0, 1, 3, -1, 1.5, 10**9, True, False, "", "x", [], [1], {}, {"a": 1}]
 PUBLISHED: dict[str, dict[str, Any]] = {  # what config.json of these models says of sizes, and no more
     "PaliGemma-3B": {
-        "model_type": "paligemma", "vision_config": {"hidden_size": 1152}, "text_config": {
+        "model_type": "paligemma", "projector_layers": 2, "quantization": {"group_size": 64, "bits": 4},
+        "vision_config": {"hidden_size": 1152}, "text_config": {
             "model_type": "gemma", "hidden_size": 2048, "intermediate_size": 16384, "num_attention_heads": 8,
             "num_hidden_layers": 18, "num_key_value_heads": 1, "vocab_size": 257216}},
     "LLaVA-1.5-7B": {"model_type": "llava", "text_config": {
@@ -46,6 +47,9 @@ PUBLISHED: dict[str, dict[str, Any]] = {  # what config.json of these models say
     "EXAONE-4.0-32B": {
         "model_type": "exaone4", "hidden_size": 5120, "num_attention_heads": 40, "num_key_value_heads": 8,
         "num_hidden_layers": 64, "sliding_window": 4096, "sliding_window_pattern": "LLLG", "head_dim": 128},
+    "OLMo-1.7-7B": {"model_type": "olmo", "hidden_act": "silu", "clip_qkv": 8, "hidden_size": 4096,
+        "intermediate_size": 11008, "num_attention_heads": 32, "num_hidden_layers": 32, "vocab_size": 50304,
+        "max_position_embeddings": 4096},
     "Phi-3 with windows": {"model_type": "phi3", "sliding_window": 2047},
     "Llama with windows": {
         "model_type": "llama", "sliding_window": 4096, "layer_types": ["sliding_attention"] * 32},

@@ -163,7 +163,7 @@ def test_notes_say_what_was_counted_how_and_what_was_not() -> None:
     latents, experts, bits, further = notes["DeepSeek-V3"]
     assert latents == "Latents are counted in place of K and V."
     assert experts == "Experts are counted: of 671 billion parameters a token reads 36.6 billion."
-    assert ("quantization_config" in bits, "MTP" in further) == (True, True)
+    assert ("quantization" in bits, "MTP" in further) == (True, True)
     new = CONFIGS["Llama-3.1-8B"] | {"model_type": "llama9", "gates": 7, "head_width": 1.5, "my_eps": 2}
     assert (model_of(new).name, model_of(new).notes) == (
         "llama9 8B",
@@ -233,6 +233,7 @@ def test_what_is_no_config_is_refused(given: Any, message: str) -> None:
         ("LongCat-Flash", 56, 576, None),
         ("experts under other names", 4, 1024, None),
         ("two layers shared", 30, 8192, None),
+        ("OLMo-1.7-7B", 32, 8192, 6_888_095_744 + 65 * 4096),  # as a Llama, whose norms have weights
     ],
 )
 def test_what_a_published_config_leaves_out_is_as_its_class_has_it(

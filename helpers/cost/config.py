@@ -297,22 +297,26 @@ class Sizes:
             yield say("notes", "shared", n=len(kinds) - self.own(), L=len(kinds))
         if active is not None and total is not None:
             yield say("notes", "experts", active=billions(active), all=billions(total))
-        for key, aside in KNOWN["asides"].items():
-            if self.config.get(key):
-                yield say("notes", aside)
+        for aside in dict.fromkeys(aside for key, aside in KNOWN["asides"].items() if self.config.get(key)):
+            yield say("notes", aside)
         if others := self.unread("others"):
             yield say("notes", "unknown", keys=", ".join(others))
 
 
 def text_model(outer: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the keys of the text model, and the parts of the config that are left out."""
+    """Return the keys of the text model, and the parts of the config that are left out.
+
+    Layers and heads of which the whole config speaks, under keys that are not understood, are not the text's.
+    """
     config, left_out = outer, list[str]()
+    elsewhere = f"{KNOWN['part']}|{KNOWN['entries']}"
     while key := next((key for key in KNOWN["inner"] if isinstance(config.get(key), dict)), None):
         parts = {name for name, x in config.items() if isinstance(x, dict) and name.endswith("_config")}
         parts -= {*KNOWN["asides"]}
         left_out += [name for name in config if name in parts and name != key]
         tied = {name: config[name] for name in KNOWN["keys"]["tied"] if name in config}
-        config = {name: x for name, x in config.items() if name not in parts} | config[key] | tied
+        whole = {name: x for name, x in config.items() if name in READ or not re.search(elsewhere, name)}
+        config = {name: x for name, x in whole.items() if name not in parts} | config[key] | tied
     return config, left_out
 
 
@@ -325,7 +329,7 @@ def like_a_size(value: Any) -> bool:
 
 def weighs(key: str, value: Any) -> bool:
     """Whether a key that is not understood may change bytes: one KV head does, too."""
-    return like_a_size(value) or (value == 1 and re.search("kv|key_value", key) is not None)
+    return like_a_size(value) or (value == 1 and re.search("(^|[^q])kv|key_value", key) is not None)
 
 
 def billions(numbers: int) -> str:

@@ -40,7 +40,7 @@ const likeASize = (x) => (typeof x === "object" ? isSet(x) : x === true || (Numb
 
 /** Whether a key that is not understood may change bytes: one KV head does, too. @param {string} key @param {any} value */
 const weighs = (key, value) =>
-  likeASize(value) || ((value === 1 || value === true) && /kv|key_value/.test(key));
+  likeASize(value) || ((value === 1 || value === true) && /(^|[^q])kv|key_value/.test(key));
 
 /** A value as config.json has it, or its beginning. @param {unknown} value */
 const written = (value) => JSON.stringify(value).replace(/^(.{40})(.+)$/s, "$1…");
@@ -188,7 +188,10 @@ function textModel(outer) {
     const entries = Object.entries(config);
     leftOut.push(...entries.filter((entry) => isPart(entry) && entry[0] !== at).map(([key]) => key));
     const tied = entries.filter(([key]) => KEYS.tied.includes(key));
-    const others = entries.filter((entry) => !isPart(entry));
+    // layers and heads under keys that are not understood are not the text's
+    const others = entries.filter(
+      (entry) => !isPart(entry) && (READ.has(entry[0]) || !(PART.test(entry[0]) || ENTRIES.test(entry[0]))),
+    );
     config = Object.fromEntries([...others, ...Object.entries(config[at]), ...tied]);
   }
 }
@@ -338,7 +341,8 @@ function* notesOf(config, leftOut, counted, n, own, why, total, active) {
   if (own < L) yield fillText(known.notes.shared, { n: L - own, L });
   if (active !== null && total !== null)
     yield fillText(known.notes.experts, { active: billions(active), all: billions(total) });
-  for (const [key, aside] of Object.entries(known.asides)) if (isSet(config[key])) yield known.notes[aside];
+  const asides = Object.entries(known.asides).filter(([key]) => isSet(config[key]));
+  for (const aside of new Set(asides.map(([, one]) => one))) yield known.notes[aside];
   const unknown = unreadOf(config, n, "others");
   if (unknown.length) yield fillText(known.notes.unknown, { keys: unknown.join(", ") });
 }
