@@ -34,7 +34,7 @@ from tools.launch import ROOT, parser
 from tools.notebooks import pick
 
 MOST = {
-    "longest": 12,
+    "longest": 25,
     "exercises": 2,
     "tables": 2,
     "paired": 0,
