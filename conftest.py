@@ -74,7 +74,7 @@ def chromium() -> str:
 @pytest.fixture(scope="session")
 def node() -> str:
     """Path of node, for the tests of the front end's modules."""
-    return find_node() or lacking("no node here, neither on the PATH nor in playwright's wheel")
+    return find_node() or lacking("no node here: playwright's wheel has one")
 
 
 @pytest.fixture(scope="session")

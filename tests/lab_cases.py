@@ -1,4 +1,4 @@
-"""What the lab counts, as if the prompt had another length: tests/js/lab.test.mjs holds js/lab.js to it."""
+"""What the lab counts, as if the prompt had another length: tests/js/lab.test.mjs holds js/lab.ts to it."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ import functools
 import importlib.util
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -53,9 +52,9 @@ def lacking(reason: str) -> NoReturn:
 
 @functools.cache
 def find_node() -> str | None:
-    """Path of node: the machine's, otherwise the one inside playwright's wheel."""
-    if (path := shutil.which("node")) or not (wheel := importlib.util.find_spec("playwright")):
-        return path
+    """Path of a node that reads TypeScript: the one in playwright's wheel."""
+    if not (wheel := importlib.util.find_spec("playwright")):
+        return None
     shipped = Path(str(wheel.origin)).parent / "driver" / ("node.exe" if os.name == "nt" else "node")
     return str(shipped) if shipped.exists() else None
 

@@ -45,8 +45,8 @@ async function script(entryPoint, more) {
  */
 async function bundle() {
   const licence = read("node_modules/preact/LICENSE").trim();
-  const worker = await script("helpers/stepper/js/live/worker.js");
-  return script("helpers/stepper/js/mount.js", {
+  const worker = await script("helpers/stepper/js/live/worker.ts");
+  return script("helpers/stepper/js/mount.ts", {
     jsx: "automatic",
     jsxImportSource: "preact",
     globalName: "watchItDecode",
@@ -59,8 +59,8 @@ async function bundle() {
 /** The script of the page that searches the site. */
 async function search() {
   const licence = read("node_modules/minisearch/LICENSE.txt").trim();
-  const banner = { js: `/*! Made by npm run build out of search.js and of MiniSearch:\n\n${licence}\n*/` };
-  return script("tools/search.js", { banner });
+  const banner = { js: `/*! Made by npm run build out of search.ts and of MiniSearch:\n\n${licence}\n*/` };
+  return script("tools/search.ts", { banner });
 }
 
 /** Types of a trace. Where the schema has rules that the tool does not know, it is told the same in ways it knows. */

@@ -2,7 +2,7 @@
 
 `families.json` says which keys hold a size, how many numbers each part of a model has (sums of products of
 sizes), what the code of a family has that no key of its configs says, and the sizes that its class in
-transformers takes where a config says none. js/model_of.js reads it, too.
+transformers takes where a config says none. js/model_of.ts reads it, too.
 """
 
 from __future__ import annotations

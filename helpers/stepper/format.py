@@ -1,4 +1,4 @@
-"""view.json, and numbers, texts and sentences as pictures write them; js/format.js does the same."""
+"""view.json, and numbers, texts and sentences as pictures write them; js/format.ts does the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models and cards that a view can put in the place of the recorded one, as data for js/cost.js."""
+"""Models and cards that a view can put in the place of the recorded one, as data for js/cost.ts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SIZES = ("name", "hidden_size", "vocab_size", "tied", "n_active", "experts", "m
 
 
 def machines() -> dict[str, list[dict[str, Any]]]:
-    """Return what js/cost.js asks of each model, smallest first, and of each card."""
+    """Return what js/cost.ts asks of each model, smallest first, and of each card."""
     return {
         "models": [model_line(model) for model in (OURS, *MODELS.values())],
         "cards": [

@@ -65,7 +65,7 @@ class Race(View):
         return Still(self._draw, alt + ".", sentence)
 
     def text_of(self, indices: Iterable[int]) -> str:
-        """Tokens as running text, as in js/format.js: a blank before each word, or those that pieces have."""
+        """Tokens as running text, as in js/format.ts: a blank before each word, or those that pieces have."""
         tokens = self.trace.sequences[0].tokens
         texts = [tokens[index].text for index in indices]
         if any(_CARRIES_SPACE.search(token.text) for token in tokens):

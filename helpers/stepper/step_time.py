@@ -1,4 +1,4 @@
-"""StepTime: what a step takes on a card, in a case of one's own; js/step_time.js says and draws the same."""
+"""StepTime: what a step takes on a card, in a case of one's own; js/step_time.ts says and draws the same."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def one_of(name: str, value: Any, known: Iterable[Any]) -> None:
 class View(ABC):
     """A view that a page runs by itself; Python makes it once."""
 
-    view: ClassVar[str]  # its name in js/mount.js
+    view: ClassVar[str]  # its name in js/mount.ts
     file: ClassVar[Path | None] = None  # what it runs, such as a model's weights
 
     @property

@@ -15,7 +15,7 @@ from typing import Any, Self, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-VERSION = 3  # of every format; js/trace.js and schema.json say it too
+VERSION = 3  # of every format; js/trace.ts and schema.json say it too
 
 
 class TraceError(ValueError):

@@ -1,7 +1,7 @@
 // Times of the page's decoder, one list a task, in milliseconds: for bench_live.py. Runs in node and in a page's Worker.
-import { KVCache } from "../../helpers/stepper/js/live/cache.js";
-import { Decoder } from "../../helpers/stepper/js/live/decoder.js";
-import { openSafetensors } from "../../helpers/stepper/js/live/safetensors.js";
+import { KVCache } from "../../helpers/stepper/js/live/cache.ts";
+import { Decoder } from "../../helpers/stepper/js/live/decoder.ts";
+import { openSafetensors } from "../../helpers/stepper/js/live/safetensors.ts";
 
 /** @param {ArrayBuffer} file @param {number} context tokens before @param {number} turns */
 export function bench(file, context, turns) {

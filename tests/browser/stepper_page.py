@@ -139,7 +139,7 @@ def grid(shown: dict[str, Any], size: int) -> list[list[str]]:
 
 def worked_out(trace: Trace, looks: list[Look]) -> list[dict[str, Any]]:
     """What the front end's pure modules make of each look, with heads and lines; see tests/js/shown.mjs."""
-    node = find_node() or lacking("no node here, neither on the PATH nor in playwright's wheel")
+    node = find_node() or lacking("no node here: playwright's wheel has one")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         path.write_text(trace.to_json(), encoding="utf-8")

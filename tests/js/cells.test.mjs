@@ -1,11 +1,11 @@
 // What the walk does not reach: lines that are wanted and not there, scales, damaged rows, addresses, what lights up.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { carriesSpaces, runningText } from "../../helpers/stepper/js/format.js";
-import { nearest, readAddress, withValues } from "../../helpers/stepper/js/address.js";
-import { AHEAD, isPicked, MASKED, NOW, rowCells, weightsIn } from "../../helpers/stepper/js/frame.js";
-import { aboutKey, linked, pointedAt } from "../../helpers/stepper/js/links.js";
-import * as trace from "../../helpers/stepper/js/trace.js";
+import { carriesSpaces, runningText } from "../../helpers/stepper/js/format.ts";
+import { nearest, readAddress, withValues } from "../../helpers/stepper/js/address.ts";
+import { AHEAD, isPicked, MASKED, NOW, rowCells, weightsIn } from "../../helpers/stepper/js/frame.ts";
+import { aboutKey, linked, pointedAt } from "../../helpers/stepper/js/links.ts";
+import * as trace from "../../helpers/stepper/js/trace.ts";
 import { frame, load, record } from "./traces.mjs";
 
 const toy = record("toy");

@@ -1,6 +1,6 @@
 // Asks a model's file, as a page would: node converse.mjs FILE < what to ask, as a list > all answers, as a list.
 import { readFileSync, writeFileSync } from "node:fs";
-import { conversation } from "../../helpers/stepper/js/live/answer.js";
+import { conversation } from "../../helpers/stepper/js/live/answer.ts";
 
 const answers = [];
 const ask = conversation((answer) => answers.push(answer));

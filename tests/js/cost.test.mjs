@@ -8,7 +8,7 @@ import {
   stepTime,
   tokensUntilCompute,
   usersThatFit,
-} from "../../helpers/stepper/js/cost.js";
+} from "../../helpers/stepper/js/cost.ts";
 import { load } from "./traces.mjs";
 
 const { models, cards, cases, prompts } = load("work");

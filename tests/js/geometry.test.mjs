@@ -11,7 +11,7 @@ import {
   scrollFor,
   WINDOW,
   windowOf,
-} from "../../helpers/stepper/js/geometry.js";
+} from "../../helpers/stepper/js/geometry.ts";
 
 const lay = (width, columns, lab = true, contexts = true) =>
   layoutOf({ width, columns, heads: 4, contexts, lab, wants: Array(columns).fill(45), label: 52, key: 46 });

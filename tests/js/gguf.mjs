@@ -1,6 +1,6 @@
 // Opens GGUF files for tests/test_live_gguf.py: [{ file, … }] comes in, what each asks for goes out, or why it fails.
 import { readFileSync } from "node:fs";
-import { openGguf } from "../../helpers/stepper/js/live/gguf.js";
+import { openGguf } from "../../helpers/stepper/js/live/gguf.ts";
 
 /** A tensor's shape and all its numbers, row by row; behind a margin, as a row may stand anywhere. */
 function numbersOf(matrix) {

@@ -1,11 +1,11 @@
 // What the lab counts: against the counts of traces, the formulas of a whole reply, a count by hand, and Python's.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { caseAtFirst } from "../../helpers/stepper/js/case.js";
-import { formatUnit } from "../../helpers/stepper/js/format.js";
-import * as lab from "../../helpers/stepper/js/lab.js";
-import { factsOf } from "../../helpers/stepper/js/step_time.js";
-import { sizeOf } from "../../helpers/stepper/js/trace.js";
+import { caseAtFirst } from "../../helpers/stepper/js/case.ts";
+import { formatUnit } from "../../helpers/stepper/js/format.ts";
+import * as lab from "../../helpers/stepper/js/lab.ts";
+import { factsOf } from "../../helpers/stepper/js/step_time.ts";
+import { sizeOf } from "../../helpers/stepper/js/trace.ts";
 import { load, record } from "./traces.mjs";
 
 const { models } = load("work");

@@ -1,11 +1,11 @@
 // The live view's facts: lanes at every time, factors, words that are not known, rows that are stale.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ropeFrequencies } from "../../helpers/stepper/js/live/decoder.js";
-import { COUNT } from "../../helpers/stepper/js/live/metadata.js";
-import { Talk } from "../../helpers/stepper/js/live/talk.js";
-import { Words } from "../../helpers/stepper/js/live/words.js";
-import * as writing from "../../helpers/stepper/js/live/writing.js";
+import { ropeFrequencies } from "../../helpers/stepper/js/live/decoder.ts";
+import { COUNT } from "../../helpers/stepper/js/live/metadata.ts";
+import { Talk } from "../../helpers/stepper/js/live/talk.ts";
+import { Words } from "../../helpers/stepper/js/live/words.ts";
+import * as writing from "../../helpers/stepper/js/live/writing.ts";
 
 const FREQUENCIES = [
   [5, "3e72d423"],

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { conversation } from "../../helpers/stepper/js/live/answer.js";
-import { likeliest, mulberry32 } from "../../helpers/stepper/js/live/sample.js";
-import { chatPrompt } from "../../helpers/stepper/js/live/tokens.js";
+import { conversation } from "../../helpers/stepper/js/live/answer.ts";
+import { likeliest, mulberry32 } from "../../helpers/stepper/js/live/sample.ts";
+import { chatPrompt } from "../../helpers/stepper/js/live/tokens.ts";
 
 const FILE = readFileSync(new URL("../../helpers/weights/model.f16.safetensors", import.meta.url));
 const SETTINGS = { temperature: 0, seed: 0 };
@@ -100,7 +100,7 @@ test("where the Worker dies, each request that waits is told so", async () => {
   const workers = [];
   const stub = { postMessage() {}, terminate: () => workers.pop() };
   Object.assign(globalThis, { LIVE_WORKER: "", Worker: function () { return workers.push(stub) && stub; } }); // prettier-ignore
-  const { startLive } = await import("../../helpers/stepper/js/live/start.js");
+  const { startLive } = await import("../../helpers/stepper/js/live/start.ts");
   const heard = [];
   const live = startLive((answer) => heard.push(answer));
   for (const id of [1, 2, 3]) live.ask({ ...WRITE, id, tokens: [TODAY] });

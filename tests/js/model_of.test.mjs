@@ -1,7 +1,7 @@
 // What modelOf makes of a config, or refuses and how, against Python's model_of: tests/config_cases.py has the cases.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { lineOf, modelOf } from "../../helpers/stepper/js/model_of.js";
+import { lineOf, modelOf } from "../../helpers/stepper/js/model_of.ts";
 import { load } from "./traces.mjs";
 
 const { configs, cases } = load("configs");

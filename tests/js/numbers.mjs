@@ -2,11 +2,11 @@
 // file: a model's; texts: lists of passes with one cache, each a list of ids that run, or a number of tokens to cut
 // back to; sampled: [logits, temperature]; draws: [seed, probabilities, how many].
 import { readFileSync, writeFileSync } from "node:fs";
-import { KVCache } from "../../helpers/stepper/js/live/cache.js";
-import { Decoder } from "../../helpers/stepper/js/live/decoder.js";
-import { openGguf } from "../../helpers/stepper/js/live/gguf.js";
-import { openSafetensors } from "../../helpers/stepper/js/live/safetensors.js";
-import { draw, mulberry32, nextProbabilities } from "../../helpers/stepper/js/live/sample.js";
+import { KVCache } from "../../helpers/stepper/js/live/cache.ts";
+import { Decoder } from "../../helpers/stepper/js/live/decoder.ts";
+import { openGguf } from "../../helpers/stepper/js/live/gguf.ts";
+import { openSafetensors } from "../../helpers/stepper/js/live/safetensors.ts";
+import { draw, mulberry32, nextProbabilities } from "../../helpers/stepper/js/live/sample.ts";
 
 const { file, texts = [], sampled = [], draws = [] } = JSON.parse(readFileSync(0, "utf8"));
 const done = { logits: [], sampled: [], draws: [] };

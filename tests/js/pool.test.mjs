@@ -1,7 +1,7 @@
 // The pool at every step, held against what Python says of the same traces; tests/test_pool.py holds that to the books.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import * as pools from "../../helpers/stepper/js/pool.js";
+import * as pools from "../../helpers/stepper/js/pool.ts";
 import { load } from "./traces.mjs";
 
 const NAMES = ["six", "chunks", "idle", "numbers", "hostile", "many"];

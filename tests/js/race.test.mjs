@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import * as racing from "../../helpers/stepper/js/race.js";
-import { readTrace } from "../../helpers/stepper/js/trace.js";
+import * as racing from "../../helpers/stepper/js/race.ts";
+import { readTrace } from "../../helpers/stepper/js/trace.ts";
 import { load } from "./traces.mjs";
 
 const DIARY = JSON.parse(readFileSync(new URL("../../helpers/recording/diary.json", import.meta.url)));

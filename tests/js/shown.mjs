@@ -2,10 +2,10 @@
 // `node shown.mjs trace.json < looks.json`. The tests in a browser are held to this, and this by walk.test.mjs.
 import { readFileSync } from "node:fs";
 import VIEW from "../../helpers/stepper/view.json" with { type: "json" };
-import { formatNumber, visibleText } from "../../helpers/stepper/js/format.js";
-import * as states from "../../helpers/stepper/js/frame.js";
-import { headName, headsOf, readTrace } from "../../helpers/stepper/js/trace.js";
-import * as words from "../../helpers/stepper/js/words.js";
+import { formatNumber, visibleText } from "../../helpers/stepper/js/format.ts";
+import * as states from "../../helpers/stepper/js/frame.ts";
+import { headName, headsOf, readTrace } from "../../helpers/stepper/js/trace.ts";
+import * as words from "../../helpers/stepper/js/words.ts";
 
 const { now, masked, earlier } = VIEW.marks;
 const SIGNS = ["", now, null, masked, earlier, "-"]; // by state: nothing, now, again, masked, earlier, coming

@@ -9,9 +9,9 @@ import {
   stopsOf,
   toldCase,
   typed,
-} from "../../helpers/stepper/js/case.js";
-import { formatDigits, formatGib } from "../../helpers/stepper/js/format.js";
-import * as step from "../../helpers/stepper/js/step_time.js";
+} from "../../helpers/stepper/js/case.ts";
+import { formatDigits, formatGib } from "../../helpers/stepper/js/format.ts";
+import * as step from "../../helpers/stepper/js/step_time.ts";
 import { load } from "./traces.mjs";
 
 const machines = load("work");

@@ -1,7 +1,7 @@
 // The toy in the page against Python's, on the prompts of tests/toy_cases.py.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { runToy, toySays } from "../../helpers/stepper/js/toy.js";
+import { runToy, toySays } from "../../helpers/stepper/js/toy.ts";
 import { load } from "./traces.mjs";
 
 const DIGITS = 1e-12; // of the largest number in the prompt

@@ -1,8 +1,8 @@
 // The traces that tests/test_stepper.py writes before it runs these tests, and what each of their passes has to show.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { frameOf } from "../../helpers/stepper/js/frame.js";
-import { readTrace } from "../../helpers/stepper/js/trace.js";
+import { frameOf } from "../../helpers/stepper/js/frame.ts";
+import { readTrace } from "../../helpers/stepper/js/trace.ts";
 
 const folder = process.env.WATCH_IT_DECODE_TRACES;
 if (!folder)

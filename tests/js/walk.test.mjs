@@ -2,8 +2,8 @@
 // every trace: the grid, rows and tokens against tests/expected.py, all else against the JSON of the trace itself.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatNumber, formatPercent } from "../../helpers/stepper/js/format.js";
-import { decodeWeights, readTrace } from "../../helpers/stepper/js/trace.js";
+import { formatNumber, formatPercent } from "../../helpers/stepper/js/format.ts";
+import { decodeWeights, readTrace } from "../../helpers/stepper/js/trace.ts";
 import { shownAt } from "./shown.mjs";
 import { load } from "./traces.mjs";
 

@@ -1,8 +1,8 @@
 // Which rows go stale, what may be kept and what is said, against Python's runs before and after a change.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { cellTexts, readPrompt, sayWhatIf, typedNumber, whatIf } from "../../helpers/stepper/js/what_if.js";
-import { formatNumber } from "../../helpers/stepper/js/format.js";
+import { cellTexts, readPrompt, sayWhatIf, typedNumber, whatIf } from "../../helpers/stepper/js/what_if.ts";
+import { formatNumber } from "../../helpers/stepper/js/format.ts";
 import { load } from "./traces.mjs";
 
 const { toy, cases } = load("what_if_cases");

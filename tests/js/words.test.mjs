@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import * as format from "../../helpers/stepper/js/format.js";
-import { readTrace } from "../../helpers/stepper/js/trace.js";
+import * as format from "../../helpers/stepper/js/format.ts";
+import { readTrace } from "../../helpers/stepper/js/trace.ts";
 import {
   aheadSentence,
   describe,
@@ -11,7 +11,7 @@ import {
   plainSentence,
   sentenceOf,
   throughLayers,
-} from "../../helpers/stepper/js/words.js";
+} from "../../helpers/stepper/js/words.ts";
 import { frame, load, record } from "./traces.mjs";
 
 const toy = record("toy");

@@ -64,7 +64,7 @@ export interface Look {
   ahead?: boolean;
 }
 
-export type Frame = ReturnType<typeof import("./frame.js").frameOf>;
+export type Frame = ReturnType<typeof import("./frame.ts").frameOf>;
 export type Column = Frame["columns"][number];
 export type Line = Frame["weights"][number];
 export type Out = Omit<Output, "top" | "chosen"> & { chosen: string; top: Candidate[] };
@@ -74,8 +74,8 @@ export interface Candidate {
   p: number;
   chosen: boolean;
 }
-export type Layout = ReturnType<typeof import("./geometry.js").layoutOf>;
-export type Board = import("./board.jsx").Board;
+export type Layout = ReturnType<typeof import("./geometry.ts").layoutOf>;
+export type Board = import("./board.tsx").Board;
 /** What is pointed at; line counts the heads shown. */
 export interface About {
   row: number | null;

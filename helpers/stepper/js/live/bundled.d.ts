@@ -1,2 +1,2 @@
-/** The Worker's script, worker.js and what it imports, as tools/bundle.mjs puts it in. */
+/** The Worker's script, worker.ts and what it imports, as tools/bundle.mjs puts it in. */
 declare const LIVE_WORKER: string;

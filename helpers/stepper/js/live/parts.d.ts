@@ -1,10 +1,10 @@
 // What the parts of a live view are given: by the shipped model's view, and by a reader's own model.
 import type { ButtonHTMLAttributes } from "preact";
-import type { Card, Model as Costed } from "../cost.js";
+import type { Card, Model as Costed } from "../cost.ts";
 import type { Answer, Ask, Config, Settings } from "./protocol";
-import type { Talk } from "./talk.js";
-import type { Lane } from "./writing.js";
-import type { Words } from "./words.js";
+import type { Talk } from "./talk.ts";
+import type { Lane } from "./writing.ts";
+import type { Words } from "./words.ts";
 
 /** A token of the text, or one that came out. */
 export interface Token {

@@ -1,5 +1,0 @@
-// The script of the Worker: tools/bundle.mjs puts it into the bundle as text, start.js starts it from there.
-import { conversation } from "./answer.js";
-
-const ask = conversation((answer) => postMessage(answer));
-onmessage = ({ data }) => ask(data);
