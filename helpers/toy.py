@@ -112,23 +112,25 @@ def step(words: Sequence[str]) -> np.ndarray:
     return lm_head(prefill_matrix(look_up(words))[-1])
 
 
-def generate(step: Callable[[list[str]], np.ndarray], prompt: Sequence[str], max_new: int) -> list[str]:
-    """Say the next word, put it behind the prompt, and go on until `<eos>` or `max_new` words.
+def generate(
+    step: Callable[[list[str]], np.ndarray], prompt: Sequence[str], max_new_tokens: int
+) -> list[str]:
+    """Say the next word, put it behind the prompt, and go on until `<eos>` or `max_new_tokens` words.
 
     Args:
         step: takes all words so far and returns logits, (V,).
         prompt: words.
-        max_new: how many to say at most.
+        max_new_tokens: how many to say at most.
 
     Returns:
         The new words, `<eos>` among them if it came.
 
     Raises:
-        ValueError: max_new is no whole number over 0.
+        ValueError: max_new_tokens is no whole number over 0.
     """
-    check_whole("max_new", max_new)
+    check_whole("max_new_tokens", max_new_tokens)
     words = list(prompt)
-    while len(words) < len(prompt) + max_new:
+    while len(words) < len(prompt) + max_new_tokens:
         word = VOCABULARY[greedy(step(words))]
         words.append(word)
         if word == EOS:

@@ -243,7 +243,7 @@ def test_what_a_reader_redefines_is_not_what_is_expected(monkeypatch: pytest.Mon
     for name in ("prefill_matrix", "attend", "run_pass", "generate"):
         monkeypatch.setattr(toy, name, lambda *args, **kwargs: np.zeros(4))
     assert not n04.decode_step(lambda cache, number: np.zeros(4)).solved
-    assert not n03.generate(lambda step, prompt, max_new: np.zeros(4)).solved
+    assert not n03.generate(lambda step, prompt, max_new_tokens: np.zeros(4)).solved
 
 
 def test_a_table_without_a_row_is_told() -> None:

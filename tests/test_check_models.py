@@ -108,8 +108,16 @@ CLOSE: list[tuple[Exercise, Any, str]] = [
     (n02.change_future, two_runs(lambda table: table[1:3]), "first token sees all gives True; expected"),
     (n02.change_future, two_runs(lambda table: table[[0, 2]]), "whose middle token sees all gives True"),
     (n02.change_future, lambda prefill: prefill(n02.NUMBERS)[0, 1] > 0, "prefill of other heads gives False"),
-    (n03.generate, lambda step, prompt, max_new: step([]), "hands step no words; expected the list of all"),
-    (n03.generate, lambda step, prompt, max_new: [step(prompt) for _ in iter(int, 1)], "over 50 times"),
+    (
+        n03.generate,
+        lambda step, prompt, max_new_tokens: step([]),
+        "hands step no words; expected the list of all",
+    ),
+    (
+        n03.generate,
+        lambda step, prompt, max_new_tokens: [step(prompt) for _ in iter(int, 1)],
+        "over 50 times",
+    ),
     (n04.decode_step, stores_twice, "leaves V of layer 1 with an answer of shape (6,); expected shape (5,)"),
     (n04.decode_step, makes_keys_again, "decode_step behind keys that were changed gives"),
     (n05.mask, lambda T, S: n05.causal(T, S) & (np.arange(S) != 5), "query 2 of 2 see keys 1, 2, 3, 4, 5;"),

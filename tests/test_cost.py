@@ -29,7 +29,7 @@ def test_a_wrong_count_is_refused(wrong: object) -> None:
 @given(prompt=st.integers(1, 16), reply=st.integers(1, 12), n_layers=st.integers(1, 2))
 def test_a_reply_costs_what_was_counted(prompt: int, reply: int, n_layers: int) -> None:
     words = [WORDS[n % len(WORDS)] for n in range(prompt)]
-    trace = record_toy(words, max_new=reply, ban_eos=True, training=False, n_layers=n_layers)
+    trace = record_toy(words, max_new_tokens=reply, ban_eos=True, training=False, n_layers=n_layers)
     for run, cached in zip(trace.runs, (True, False), strict=True):
         tokens_processed, pairs = (sum(run.counted(name)) for name in ("positions", "pairs"))
         counted = Counts(tokens_processed, pairs, run.passes[-1].parts[0].kept[1])

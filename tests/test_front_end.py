@@ -26,8 +26,8 @@ from tests.work_cases import write_work
 TRACES: dict[str, Callable[[], Trace]] = {
     **WALKED,
     "kinds": kinds,
-    "n64": lambda: record_toy(ban_eos=True, max_new=61),
-    "one": lambda: record_toy(["Today"], max_new=1, training=False),
+    "n64": lambda: record_toy(ban_eos=True, max_new_tokens=61),
+    "one": lambda: record_toy(["Today"], max_new_tokens=1, training=False),
     "diary": load_diary,
 }
 

@@ -150,7 +150,13 @@ def test_it_records_what_python_does(
         assert answer["why"] == ("eos" if answer["tokens"][-1] == 0 else "steps")
         got = Trace.from_json(json.dumps(answer["trace"]))
         wanted = record_model(
-            model, prompt, tokenizer, max_new=8, recorded=recorded, training=False, name="weather diaries"
+            model,
+            prompt,
+            tokenizer,
+            max_new_tokens=8,
+            recorded=recorded,
+            training=False,
+            name="weather diaries",
         ).only("cached" if cache else "uncached")
         assert compare(wanted, got) == "equal"
         assert vars(got.model) == vars(wanted.model) | {"scale": pytest.approx(32**-0.5)}

@@ -39,7 +39,7 @@ def test_greedy_equals_running_everything_again(kind: type[Cache] | None) -> Non
     model = tiny()
     reply = generate(model, PROMPT, 20, cache=kind(model.config) if kind else None)
     assert list(reply) == reply.tokens == without_cache(model, PROMPT, 20)
-    assert reply.stop_reason == "max_new"
+    assert reply.stop_reason == "max_new_tokens"
 
 
 def test_by_hand_with_the_two_functions() -> None:
@@ -87,24 +87,24 @@ def test_the_eos_of_the_config_ends_a_reply_unless_told_otherwise() -> None:
     assert model.config.eos_ids == (4,)
 
 
-@pytest.mark.parametrize(("max_new", "rows"), [(1, 5), (36, 40), (1000, 40)])
-def test_a_cache_is_made_of_the_right_size(max_new: int, rows: int) -> None:
+@pytest.mark.parametrize(("max_new_tokens", "rows"), [(1, 5), (36, 40), (1000, 40)])
+def test_a_cache_is_made_of_the_right_size(max_new_tokens: int, rows: int) -> None:
     model = tiny(dtype=torch.bfloat16)
-    _, cache, _ = module.check_request(model, PROMPT, max_new, None, None)
+    _, cache, _ = module.check_request(model, PROMPT, max_new_tokens, None, None)
     assert (type(cache), cache.max_len, cache.dtype, cache.batch) == (StaticCache, rows, torch.bfloat16, 1)
-    assert len(list(generate(model, PROMPT, max_new))) == min(max_new, 36)
+    assert len(list(generate(model, PROMPT, max_new_tokens))) == min(max_new_tokens, 36)
 
 
 @pytest.mark.parametrize(
-    ("max_new", "eos_at", "reason"),
-    [(4, None, "max_new"), (5, None, "cache full"), (4, 3, "eos"), (5, 3, "eos")],
+    ("max_new_tokens", "eos_at", "reason"),
+    [(4, None, "max_new_tokens"), (5, None, "cache full"), (4, 3, "eos"), (5, 3, "eos")],
 )
-def test_which_reason_where_several_hold(max_new: int, eos_at: int | None, reason: str) -> None:
+def test_which_reason_where_several_hold(max_new_tokens: int, eos_at: int | None, reason: str) -> None:
     """Eight rows are full with the fourth token."""
     model = tiny()
     output = without_cache(model, PROMPT, 4)
     eos = [] if eos_at is None else [output[eos_at]]
-    reply = generate(model, PROMPT, max_new, cache=StaticCache(model.config, max_len=8), eos_ids=eos)
+    reply = generate(model, PROMPT, max_new_tokens, cache=StaticCache(model.config, max_len=8), eos_ids=eos)
     assert list(reply) == output[: output.index(eos[0]) + 1 if eos else None]
     assert reply.stop_reason == reason
 
@@ -121,7 +121,7 @@ def test_tokens_come_one_by_one_and_times_are_of_the_passes(monkeypatch: pytest.
     assert (runs, reply.stop_reason) == ([5], None)
     assert len(list(reply)) == 2
     assert (runs, reply.seconds) == ([5, 1, 1], [3.0, 1.0, 2.0])
-    assert (reply.stop_reason, list(reply)) == ("max_new", [])
+    assert (reply.stop_reason, list(reply)) == ("max_new_tokens", [])
 
 
 @pytest.mark.parametrize("refill", [[], [9] * 6, [7]], ids=["cut back", "refilled", "run on"])
@@ -185,7 +185,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"prompt": torch.tensor([1.0])}, "expected ids, .* whole numbers"),
     ({"prompt": [[1, 2, 5], [3, 4, 5]]}, "2 sequences came in; expected one"),
     ({"prompt": [[1, 2], [3]]}, "inhomogeneous shape"),
-    ({"max_new": 0}, "max_new is 0"),
+    ({"max_new_tokens": 0}, "max_new_tokens is 0"),
     ({"sampling": Sampling(1.0, 20)}, "top_k is 20; expected at most 19"),
     ({"eos_ids": [True]}, "eos id True is out of range; expected 0 to 18"),
     ({"cache": StaticCache(tiny().config, batch=2)}, "batch 2, the pass has batch 1"),
@@ -195,7 +195,11 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("changed", "message"), BAD)
 def test_bad_input_is_refused_at_once(changed: dict[str, Any], message: str) -> None:
-    given: dict[str, Any] = {"prompt": PROMPT, "max_new": 4, "cache": StaticCache(tiny().config)} | changed
+    given: dict[str, Any] = {
+        "prompt": PROMPT,
+        "max_new_tokens": 4,
+        "cache": StaticCache(tiny().config),
+    } | changed
     with pytest.raises(ValueError, match=message):
         generate(tiny(), **given)
     assert (given["cache"].length, given["cache"].k.abs().sum()) == (0, 0), "nothing has been written"

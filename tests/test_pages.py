@@ -130,7 +130,7 @@ def test_the_sizes_of_prefill_against_decode_are_those_of_a_run(pages: dict[str,
     cells = {name: both for name, *both in rows}
     assert len(cells) == len(handout.parts()["table"].splitlines()) - 2
     model, tokenizer = shipped.load()
-    trace = record_model(model, "Mia writes from Oslo.", tokenizer, max_new=3)
+    trace = record_model(model, "Mia writes from Oslo.", tokenizer, max_new_tokens=3)
     T = trace.sequences[0].prompt
     runs = zip(*(trace.only(name).runs[0].steps for name in ("cached", "uncached")), strict=True)
     for n, (kept, again) in enumerate(runs):

@@ -37,7 +37,9 @@ from tests.pictures import words as words_of
 NORMAL, LONG = record_toy(), record_toy(ban_eos=True)
 ODD = ["<img src=x onerror=alert(1)>", "$x_1^2$", "שלום", "a\u200bb\nc", "\U0001f600"]
 ODD += ["w" * 200, "'\"&", "\\frac"]
-ODD_TRACE = record_toy(ODD, [1e9, -1e9, 0.123456, 1e-9, 7, 99999.5, 3, 123456], max_new=2, ban_eos=True)
+ODD_TRACE = record_toy(
+    ODD, [1e9, -1e9, 0.123456, 1e-9, 7, 99999.5, 3, 123456], max_new_tokens=2, ban_eos=True
+)
 DIARY = "Today weather is so nice . We ate warm bread by the river . Signed Grandmother . Found by".split()
 
 PICTURES: dict[str, Callable[[], plots.Picture]] = {
@@ -45,7 +47,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "strips": lambda: n01.strips(4),
     "triangle, uncached": lambda: plots.triangle(LONG),
     "triangle, cached": lambda: plots.triangle(LONG, "cached"),
-    "triangle, 1 token": lambda: plots.triangle(record_toy(["so"], max_new=1)),
+    "triangle, 1 token": lambda: plots.triangle(record_toy(["so"], max_new_tokens=1)),
     "chunk": lambda: n05.chunk(toy.PROMPT, ["nice", "warm"]),
     "curves": lambda: curves(
         "a pass", "ms", "tokens", [1, 8, 32], {"a": [4, 60, 624], "b": [4, 11, 35]}, "y"
@@ -170,7 +172,7 @@ def test_triangle_counts_and_does_not_compute() -> None:
     [
         (lambda: n01.one_match("by", [1], [], np.eye(2), np.eye(2)), r"query is \[1\]; expected"),
         (lambda: n02.two_layers("nice"), "'nice'; expected one of Today, weather, is and so"),
-        (lambda: plots.triangle(record_toy(max_new=10, ban_eos=True)), "13 tokens ran; expected at most 12"),
+        (lambda: plots.triangle(record_toy(max_new_tokens=10, ban_eos=True)), "13 tokens ran; expected"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_drawn_is_refused(draw: Callable[[], Any], message: str) -> None:

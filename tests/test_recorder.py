@@ -81,7 +81,7 @@ def begun(model: Model = GQA, **settings: Any) -> Recorder:
 
 
 def test_contents_and_contexts_of_the_toy() -> None:
-    trace = record_toy(n_layers=2, max_new=2, ban_eos=True)
+    trace = record_toy(n_layers=2, max_new_tokens=2, ban_eos=True)
     assert trace.model == Model("toy", 2, 4, 1, 2, 1, 1.0, ["even", "newest", "first", "all"], 8)
     assert trace.values is not None
     assert trace.values[0].k == [[0, 1], [1, 2], [0, 3], [1, 4], [0, 5]]

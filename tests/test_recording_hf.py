@@ -75,7 +75,7 @@ def model(kind: str) -> Any:
 
 @functools.cache
 def trace(kind: str) -> Trace:
-    return watch(model(kind), None, PROMPT, max_new=5, uncached=kind != "deepseek_v32")
+    return watch(model(kind), None, PROMPT, max_new_tokens=5, uncached=kind != "deepseek_v32")
 
 
 def logits(kind: str, show: Any = None) -> torch.Tensor:
@@ -155,8 +155,8 @@ def test_one_text_by_ids_in_any_form() -> None:
     theirs, ids = model("llama"), torch.tensor([PROMPT])
     for prompt in (ids, ids[0], {"input_ids": ids}, {"input_ids": PROMPT}):
         assert (
-            watch(theirs, None, prompt, max_new=1).sequences
-            == watch(theirs, None, PROMPT, max_new=1).sequences
+            watch(theirs, None, prompt, max_new_tokens=1).sequences
+            == watch(theirs, None, PROMPT, max_new_tokens=1).sequences
         )
 
 
@@ -193,8 +193,8 @@ def test_ours_and_theirs_are_one_trace(tmp_path: Any) -> None:
     ours, tokenizer = shipped.load()
     theirs = AutoModelForCausalLM.from_pretrained(shipped.FOLDER)
     text = "Mia writes from Oslo ."
-    a = record_model(ours, text, tokenizer, max_new=4, training=False)
-    b = watch(theirs, tokenizer, text, max_new=4, uncached=True)
+    a = record_model(ours, text, tokenizer, max_new_tokens=4, training=False)
+    b = watch(theirs, tokenizer, text, max_new_tokens=4, uncached=True)
     assert compare(a, b, tolerance=1e-3) == "equal"
     assert oracle.work(a) == oracle.work(b)
     other = watch(theirs, tokenizer, text, reply=tokenizer.encode("It was"), layers=[2], heads=[1, 3])
@@ -218,8 +218,8 @@ def test_ours_and_theirs_are_one_trace(tmp_path: Any) -> None:
             {},
             "Zamba2ForCausalLM cannot be watched: attention is called with layer -1; expected 0 to 2",
         ),
-        ("llama", {"max_new": 34}, "41 tokens would run; the model was made for 40 at most"),
-        ("gpt2", {"max_new": 34}, "41 tokens would run; the model was made for 40 at most"),
+        ("llama", {"max_new_tokens": 34}, "41 tokens would run; the model was made for 40 at most"),
+        ("gpt2", {"max_new_tokens": 34}, "41 tokens would run; the model was made for 40 at most"),
         ("llama", {"prompt": "text"}, "the prompt is 'text'; expected ids"),
         ("llama", {"prompt": [19]}, "token id 19 is out of range; expected 0 to 18"),
         (
@@ -227,14 +227,18 @@ def test_ours_and_theirs_are_one_trace(tmp_path: Any) -> None:
             {},
             "23 tokens would run; ArceeForCausalLM attends to all of them, but the cache of transf",
         ),
-        ("llama", {"max_new": 1500}, "1,508 tokens in 18 heads have 20,480,148 attention weights; exp"),
+        (
+            "llama",
+            {"max_new_tokens": 1500},
+            "1,508 tokens in 18 heads have 20,480,148 attention weights; exp",
+        ),
     ],
 )
 def test_refuses(kind: str, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         watch(model(kind), None, **{"prompt": PROMPT} | settings)
     if kind == "arcee":  # as many as the cache keeps
-        assert watch(model(kind), None, PROMPT, max_new=3, uncached=True)
+        assert watch(model(kind), None, PROMPT, max_new_tokens=3, uncached=True)
 
 
 def test_refuses_a_model_without_a_head() -> None:

@@ -35,7 +35,7 @@ WORDS = "<eos> the weather today is so nice warm and . my soup was delicious in 
 )
 def test_a_real_run(n_kv_heads: int, dtype: torch.dtype) -> None:
     model = tiny(dtype=dtype, n_kv_heads=n_kv_heads)
-    trace = record_model(model, PROMPT, max_new=7)
+    trace = record_model(model, PROMPT, max_new_tokens=7)
     oracle.check(trace)
     assert Trace.from_json(trace.to_json()).to_json() == trace.to_json()
     assert [run.cache for run in trace.runs] == ["growing", "none"]
@@ -51,8 +51,8 @@ def test_a_real_run(n_kv_heads: int, dtype: torch.dtype) -> None:
 
 def test_any_layers_and_heads() -> None:
     recorded = [(2, 5), (0, 3)]
-    everything = record_model(tiny(), PROMPT, max_new=4)
-    some = record_model(tiny(), PROMPT, max_new=4, recorded=recorded, training=False, uncached=False)
+    everything = record_model(tiny(), PROMPT, max_new_tokens=4)
+    some = record_model(tiny(), PROMPT, max_new_tokens=4, recorded=recorded, training=False, uncached=False)
     assert some.recorded == recorded
     assert set(some.weights) == {
         f"0.{token}.{layer}.{head}" for token in range(8) for layer, head in recorded
@@ -65,7 +65,7 @@ def test_any_layers_and_heads() -> None:
 
 def test_words_and_candidates() -> None:
     tokenizer = Tokenizer.of_words(WORDS)
-    trace = record_model(tiny(), "today the soup is so", tokenizer, max_new=3, name="tiny")
+    trace = record_model(tiny(), "today the soup is so", tokenizer, max_new_tokens=3, name="tiny")
     texts = [token.text for token in trace.sequences[0].tokens]
     assert texts[:5] == ["today", "the", "soup", "is", "so"]
     assert set(texts) <= set(WORDS)
@@ -82,7 +82,7 @@ def test_a_chosen_token_takes_the_last_place_of_the_candidates_and_the_likeliest
 
 
 def test_sampled_tokens_are_among_the_candidates_and_are_replayed() -> None:
-    trace = record_model(tiny(), PROMPT, max_new=10, sampling=Sampling(3.0, seed=4))
+    trace = record_model(tiny(), PROMPT, max_new_tokens=10, sampling=Sampling(3.0, seed=4))
     output_ids = [token.id for token in trace.sequences[0].tokens[5:]]
     assert output_ids == list(generate(tiny(), PROMPT, 10, sampling=Sampling(3.0, seed=4)))
     assert output_ids != list(generate(tiny(), PROMPT, 10))
@@ -93,11 +93,11 @@ def test_sampled_tokens_are_among_the_candidates_and_are_replayed() -> None:
 def test_stops_at_eos_and_when_full() -> None:
     model = tiny()
     output_ids = list(generate(model, PROMPT, 8))
-    ends = record_model(tiny(eos_ids=(output_ids[3],)), PROMPT, max_new=8)
+    ends = record_model(tiny(eos_ids=(output_ids[3],)), PROMPT, max_new_tokens=8)
     assert [token.id for token in ends.sequences[0].tokens[5:]] == output_ids[
         : output_ids.index(output_ids[3]) + 1
     ]
-    full = record_model(tiny(max_seq_len=7), PROMPT, max_new=8)
+    full = record_model(tiny(max_seq_len=7), PROMPT, max_new_tokens=8)
     assert [token.id for token in full.sequences[0].tokens[5:]] == output_ids[:3]
     assert [len(run.passes) for run in full.runs] == [4, 4]
 
@@ -109,13 +109,13 @@ def test_stops_at_eos_and_when_full() -> None:
         ({"prompt": "Today", "tokenizer": Tokenizer.of_words(WORDS)}, "'Today' .nearest: today"),
         ({"prompt": [[1, 2], [3, 4]]}, "2 sequences came in; expected one"),
         ({"prompt": [1] * 41}, "41 new tokens after 0 make 41"),
-        ({"max_new": 0}, "max_new is 0"),
+        ({"max_new_tokens": 0}, "max_new_tokens is 0"),
         ({"recorded": [(3, 0)]}, r"recorded has \(3, 0\); expected each pair once, layers 0 to 2"),
         ({"recorded": [(0, 1), (0, 1)]}, "expected each pair once"),
     ],
 )
 def test_bad_input(changed: dict[str, Any], message: str) -> None:
-    settings: dict[str, Any] = {"prompt": PROMPT, "max_new": 2} | changed
+    settings: dict[str, Any] = {"prompt": PROMPT, "max_new_tokens": 2} | changed
     with pytest.raises(ValueError, match=message):
         record_model(tiny(), **settings)
 
@@ -151,9 +151,9 @@ def test_the_stored_diary_is_what_the_shipped_model_says() -> None:
 def test_latent_attention_in_both_forms() -> None:
     """The same weights, though one attends with keys of every head and the other on the rows."""
     model = tiny_latent()
-    expanded = record_model(model, EIGHT, max_new=4)
+    expanded = record_model(model, EIGHT, max_new_tokens=4)
     model.absorb()
-    absorbed = record_model(model, EIGHT, max_new=4)
+    absorbed = record_model(model, EIGHT, max_new_tokens=4)
     assert compare(expanded, absorbed) == "equal"
     shapes = [trace.runs[0].passes[0].shapes[0]["k"] for trace in (expanded, absorbed)]
     assert shapes == [[1, 6, 8, 12], [1, 1, 8, 9]]

@@ -88,10 +88,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"prompt": [1, 19]}, "token id 19 is out of range"),
     ({"prompt": []}, "the prompt is empty"),
     ({"prompt": [[1], [2]]}, "2 sequences came in; expected one"),
-    ({"prompt": [1] * 30, "max_new": 12}, "may run 41 tokens; the model reads 40"),
+    ({"prompt": [1] * 30, "max_new_tokens": 12}, "may run 41 tokens; the model reads 40"),
     ({"sampling": Sampling(1.0, 20)}, "top_k is 20"),
 ]
-ONE: dict[str, Any] = {"id": "c", "prompt": [1], "max_new": 1}
+ONE: dict[str, Any] = {"id": "c", "prompt": [1], "max_new_tokens": 1}
 ADDED = {*ONE, "sampling"}
 
 
@@ -228,8 +228,8 @@ def test_each_says_what_it_says_alone(
 
     for _ in come_and_go(engine.scheduler, random.Random(seed), coming, cancel):
         engine.step()
-    for id, (prompt, max_new, chance) in enumerate(asked):
-        alone = list(generate(MODEL, prompt, max_new, eos_ids=ends, sampling=chance))
+    for id, (prompt, max_new_tokens, chance) in enumerate(asked):
+        alone = list(generate(MODEL, prompt, max_new_tokens, eos_ids=ends, sampling=chance))
         output = engine.sequences[id].reply
         assert output == (alone[: len(output)] if id in cancelled else alone)
         assert len(engine.sequences[id].times.tokens) == len(output)

@@ -43,7 +43,7 @@ def next_token(text: list[Any]) -> int:
 
 def alone(request: Request) -> list[int]:
     text = list(request.prompt)
-    for _ in range(request.max_new):
+    for _ in range(request.max_new_tokens):
         text.append(next_token(text))
         if text[-1] == END:
             break
@@ -213,7 +213,10 @@ def test_what_is_wrong_is_refused_at_once_and_harms_nobody() -> None:
     calls: list[tuple[Any, str]] = [
         (lambda: scheduler.add(Request("a", [1], 1)), "id 'a' is taken"),
         (lambda: scheduler.add(Request("b", [], 1)), "the prompt of 'b' is empty"),
-        (lambda: scheduler.add(Request("b", [1], 0)), "max_new is 0; expected a whole number, 1 or more"),
+        (
+            lambda: scheduler.add(Request("b", [1], 0)),
+            "max_new_tokens is 0; expected a whole number, 1 or more",
+        ),
         (lambda: scheduler.add(Request("b", [1] * 9, 11)), "may run 19 tokens; the model reads 18 at most"),
         (lambda: small.add(Request("b", [1] * 11, 11)), "21 tokens, which take 5 pages of 5; the pool has 4"),
         (lambda: scheduler.cancel("z"), "nobody with id 'z' waits or runs"),
@@ -274,7 +277,9 @@ def test_a_step_of_a_fleet_is_step_time_at_its_speed() -> None:
 def test_a_fleet_serves_everybody_in_the_time_that_the_steps_take() -> None:
     asked = [(0.5 * n, Request(n, [0] * (50 + 60 * n), 2 + n % 5)) for n in range(9)]
     for times in (together(MACHINE, asked, 2), disaggregated(MACHINE, asked, 2, 3)):
-        assert sorted(len(one.tokens) for one in times) == sorted(request.max_new for _, request in asked)
+        assert sorted(len(one.tokens) for one in times) == sorted(
+            request.max_new_tokens for _, request in asked
+        )
         assert all(sorted([one.arrived, *one.tokens]) == [one.arrived, *one.tokens] for one in times)
     # A prompt of 530: one step, rows that are sent, one more.
     (alone,) = disaggregated(MACHINE, asked[-1:], 1, 1)
@@ -316,7 +321,7 @@ def test_the_turns_of_a_service() -> None:
     service = Service(tools=40, system=20, turns=3, message=8, reply=6)
     warm, cold = ([cast(Turn, one) for _, one in turns(service, 500, 0, 9.0, hits)] for hits in (True, False))
     assert {len(one.prompt) for one in warm} == {*range(4, 13)}
-    assert {one.max_new for one in warm} == {*range(3, 10)}
+    assert {one.max_new_tokens for one in warm} == {*range(3, 10)}
     assert {one.found for one in warm} == {60, 74, 88}
     assert [one.found + len(one.prompt) for one in warm] == [len(one.prompt) for one in cold]
     assert not any(one.found for one in cold)

@@ -47,8 +47,8 @@ class Says:
         return Draft(self.tokens[output : output + k])
 
 
-def ask(drafter: Drafter, k: int = 3, max_new: int = 5, **given: Any) -> Speculation:
-    return speculate.speculate(MODEL, PROMPT, max_new, drafter, k, **given)
+def ask(drafter: Drafter, k: int = 3, max_new_tokens: int = 5, **given: Any) -> Speculation:
+    return speculate.speculate(MODEL, PROMPT, max_new_tokens, drafter, k, **given)
 
 
 def empty(max_len: int = 40, kind: type[Cache] = StaticCache, model: Transformer = MODEL) -> Any:
@@ -64,7 +64,7 @@ def empty(max_len: int = 40, kind: type[Cache] = StaticCache, model: Transformer
     [
         (lambda: ask(PromptLookup(), k=0), "k is 0; expected a whole number, 1 or more"),
         (lambda: PromptLookup(0), "longest is 0"),
-        (lambda: ask(PromptLookup(), max_new=0), "max_new"),
+        (lambda: ask(PromptLookup(), max_new_tokens=0), "max_new_tokens"),
         (lambda: ask(EarlyExit(OTHER, 1)), "another model's"),
         (lambda: EarlyExit(MODEL, 3), "n is 3; expected 1 to 2 of 3 layers"),
         (
@@ -258,7 +258,7 @@ def test_the_share_that_is_taken() -> None:
 @settings(deadline=None, max_examples=60)
 @given(
     prompt=st.lists(st.integers(0, 18), min_size=1, max_size=8),
-    max_new=st.integers(1, 30),
+    max_new_tokens=st.integers(1, 30),
     max_len=st.integers(8, 40),
     ends=st.lists(st.integers(0, 18), max_size=2),
     name=st.sampled_from([*DRAFTERS]),
@@ -266,11 +266,19 @@ def test_the_share_that_is_taken() -> None:
     kind=st.sampled_from([GrowingCache, StaticCache, PagedCache]),
 )
 def test_it_says_what_generate_says_and_leaves_the_same_rows(
-    prompt: list[int], max_new: int, max_len: int, ends: list[int], name: str, k: int, kind: type[Cache]
+    prompt: list[int],
+    max_new_tokens: int,
+    max_len: int,
+    ends: list[int],
+    name: str,
+    k: int,
+    kind: type[Cache],
 ) -> None:
     caches = [empty(max_len, kind) for _ in range(2)]
-    plain = generate(MODEL, prompt, max_new, cache=caches[0], eos_ids=ends)
-    reply = speculate.speculate(MODEL, prompt, max_new, DRAFTERS[name](), k, cache=caches[1], eos_ids=ends)
+    plain = generate(MODEL, prompt, max_new_tokens, cache=caches[0], eos_ids=ends)
+    reply = speculate.speculate(
+        MODEL, prompt, max_new_tokens, DRAFTERS[name](), k, cache=caches[1], eos_ids=ends
+    )
     assert list(reply) == list(plain)
     assert (reply.tokens, reply.stop_reason) == (plain.tokens, plain.stop_reason)
     assert len(reply.seconds) == len(reply.tokens)
@@ -306,6 +314,7 @@ def test_drawn_replies_have_the_model_s_probabilities(
 
 def test_words_drawn_with_a_seed_are_the_same_again() -> None:
     replies = [
-        list(ask(EarlyExit(MODEL, 1), max_new=20, sampling=Sampling(1.0, 5, 0.9, seed))) for seed in (1, 1, 2)
+        list(ask(EarlyExit(MODEL, 1), max_new_tokens=20, sampling=Sampling(1.0, 5, 0.9, seed)))
+        for seed in (1, 1, 2)
     ]
     assert replies[0] == replies[1] != replies[2]

@@ -126,7 +126,7 @@ def test_which_passes_stand_for_a_run(run: Trace) -> None:
     in_lab = titles(run, panels="lab", start="prefill")
     assert in_lab == ["Training", "Prefill", both[0]], "training wherever the lab starts"
     assert titles(run.only("uncached")) == ["Prefill", both[1]]
-    assert titles(record_toy(["Today"], max_new=1, training=False)) == ["Prefill"]
+    assert titles(record_toy(["Today"], max_new_tokens=1, training=False)) == ["Prefill"]
 
 
 @pytest.mark.parametrize("name", [*WALKED, "diary", "published"])

@@ -82,7 +82,7 @@ def test_probabilities(words: str, probabilities: list[float]) -> None:
 
 
 def test_ties_go_to_the_first_word() -> None:
-    trace = record_toy(["a"], [0], max_new=1)  # all contexts are 0, so are all four logits
+    trace = record_toy(["a"], [0], max_new_tokens=1)  # all contexts are 0, so are all four logits
     out = trace.run("cached").passes[1].parts[0].out[0]
     assert [logit for _, logit, _ in out.top] == [0, 0, 0, 0]
     assert trace.sequences[0].tokens[out.chosen].text == "nice"
@@ -110,7 +110,7 @@ def test_passes_of_three_new_words(eos: bool, expected: list[int]) -> None:
 
     assert toy.generate(step, toy.PROMPT, 3) == (["nice", "<eos>"] if eos else ["nice"] * 3)
     assert lengths == expected
-    trace = record_toy(max_new=3, ban_eos=not eos, training=False)
+    trace = record_toy(max_new_tokens=3, ban_eos=not eos, training=False)
     assert [p.counts["positions"] for p in trace.run("uncached").passes] == expected
 
 
@@ -262,11 +262,14 @@ record: Any = record_toy  # so that the type checker lets wrong types through
         (lambda: record(["Today", 3]), "token 2 is 3; expected text"),
         (lambda: record(["Today", "Oslo"]), "token 2, 'Oslo', has no number; expected one of"),
         (lambda: record(["so"] * 513), "513 tokens; expected at most 512: leave some out"),
-        (lambda: toy.generate(toy.step, toy.PROMPT, 0), "max_new is 0; expected a whole number, 1 or more"),
+        (
+            lambda: toy.generate(toy.step, toy.PROMPT, 0),
+            "max_new_tokens is 0; expected a whole number, 1 or more",
+        ),
         (lambda: record(n_layers=0), "n_layers is 0; expected a whole number, 1 or more"),
         (lambda: record(sampling=Sampling(1.0, 5)), "top_k is 5; expected at most 4"),
         (
-            lambda: record(max_new=1022, ban_eos=True),
+            lambda: record(max_new_tokens=1022, ban_eos=True),
             "1025 new rows after 0 make 1025; expected at most",
         ),
         (lambda: toy.run_pass([]), "there are no numbers; expected one for each token"),
@@ -282,6 +285,6 @@ def test_bad_input(call: Callable[[], Any], says: str) -> None:
 
 @pytest.mark.parametrize(("ban", "how"), [(False, "greedy"), (True, "greedy, <eos> banned")])
 def test_banning_eos_does_not_change_the_probabilities(ban: bool, how: str) -> None:
-    out = record_toy(max_new=2, ban_eos=ban).run("cached").passes[2].parts[0].out[0]
+    out = record_toy(max_new_tokens=2, ban_eos=ban).run("cached").passes[2].parts[0].out[0]
     assert out.how == how
     assert [round(p, 3) for *_, p in out.top] == [0.134, 0.049, 0.004, 0.812]

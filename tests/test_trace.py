@@ -26,7 +26,7 @@ SCHEMA = Draft202012Validator(json.loads((ROOT / "helpers/trace/schema.json").re
 SETTINGS = st.fixed_dictionaries(
     {
         "n_layers": st.integers(1, 3),
-        "max_new": st.integers(1, 4),
+        "max_new_tokens": st.integers(1, 4),
         "ban_eos": st.booleans(),
         "training": st.booleans(),
         "sampling": st.builds(Sampling, st.none() | st.floats(0.1, 5)),
@@ -37,7 +37,7 @@ WORDS = st.tuples(st.text(min_size=1) | st.sampled_from(HOSTILE), st.floats(-1e9
 
 def a_trace() -> Trace:
     """A run of 7 tokens with two layers."""
-    return record_toy(n_layers=2, max_new=3, ban_eos=True)
+    return record_toy(n_layers=2, max_new_tokens=3, ban_eos=True)
 
 
 @given(st.lists(WORDS, min_size=1, max_size=7), SETTINGS)
@@ -93,7 +93,7 @@ def test_the_example_on_the_page_is_what_is_recorded() -> None:
     text = (ROOT / "helpers/trace/FORMAT.md").read_text(encoding="utf-8")
     example = text.partition("```json")[2].partition("```")[0]
     SCHEMA.validate(json.loads(example))
-    recorded = record_toy(["weather", "so"], max_new=2, training=False).only("cached")
+    recorded = record_toy(["weather", "so"], max_new_tokens=2, training=False).only("cached")
     assert compare(Trace.from_json(example), recorded) == "equal"
     assert oracle.work(Trace.from_json(example)) == oracle.work(recorded)
 

@@ -16,7 +16,7 @@ from helpers.trace import Trace, compare
 
 def long() -> Trace:
     """A fresh trace of two layers: training, prefill and three decode steps, in both runs."""
-    return record_toy(max_new=4, ban_eos=True, n_layers=2)
+    return record_toy(max_new_tokens=4, ban_eos=True, n_layers=2)
 
 
 @pytest.mark.parametrize("n_layers", [1, 2])
@@ -94,12 +94,12 @@ def test_one_planted_difference_is_named(says: str, change: Change) -> None:
 
 
 def test_the_tolerance_is_relative_above_1() -> None:
-    a = record_toy(["a"], [1e6], max_new=1)
-    b = record_toy(["a"], [1e6 + 50], max_new=1)  # half of 1e-4 of it
+    a = record_toy(["a"], [1e6], max_new_tokens=1)
+    b = record_toy(["a"], [1e6 + 50], max_new_tokens=1)  # half of 1e-4 of it
     assert compare(a, b) == "equal"
     assert compare(a, b, tolerance=1e-5) != "equal"
     for off, equal in ((0.00009, True), (0.00011, False)):  # up to 1 it is absolute
-        a, b = (record_toy(["a"], [0.0], max_new=1) for _ in "ab")
+        a, b = (record_toy(["a"], [0.0], max_new_tokens=1) for _ in "ab")
         b.run("cached").passes[1].parts[0].contexts["0.1"] = [[off]]
         assert (compare(a, b) == "equal") is equal
 

@@ -41,7 +41,7 @@ def record() -> Trace:
     model, tokenizer = shipped.load()
     name = "weather diaries"
     trace = record_model(
-        model, PROMPT, tokenizer, max_new=WORDS, sampling=Sampling(1.0, seed=SEED), name=name
+        model, PROMPT, tokenizer, max_new_tokens=WORDS, sampling=Sampling(1.0, seed=SEED), name=name
     )
     for run in trace.runs:
         for step in run.passes:
@@ -66,7 +66,7 @@ def record_lines(trace: Trace) -> Lines:
 
 def look(model: Transformer, tokenizer: Tokenizer, text: str) -> tuple[str, list[float]]:
     """Return the text with its next word, and the weights of its last token under the head of names."""
-    trace = record_model(model, text, tokenizer, max_new=1, training=False, recorded=[(0, 2)])
+    trace = record_model(model, text, tokenizer, max_new_tokens=1, training=False, recorded=[(0, 2)])
     words = [token.text for token in trace.sequences[0].tokens]
     weights = trace.attention_weights(len(words) - 2, layer=0, head=2)
     return " ".join(words), [round(float(weight), 3) for weight in weights]

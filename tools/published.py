@@ -28,7 +28,7 @@ def main() -> None:
         load(found),
         PROMPT,
         load_tokenizer(found),
-        max_new=12,
+        max_new_tokens=12,
         recorded=[(layer, head) for layer in LAYERS for head in HEADS],
         training=False,
         name="SmolLM2-135M-Instruct",

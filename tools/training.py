@@ -34,7 +34,7 @@ class SeenEnoughError(Exception):
 def look(model: Transformer, tokenizer: Tokenizer, batches: int) -> n08.Look:
     """Return what the model does at `by` in the diary, and how many of 50 names are right."""
     read, diaries = shipped.DIARY.split(), evaluate.held_out_diaries(50, seed=5, quiet=12)
-    run = record_model(model, shipped.DIARY, tokenizer, max_new=1, training=False, uncached=False)
+    run = record_model(model, shipped.DIARY, tokenizer, max_new_tokens=1, training=False, uncached=False)
     weights = run.attention_weights(len(read) - 1, *shipped.FINDS_NAMES)
     words = dict(evaluate.next_words(model, tokenizer, shipped.DIARY, n=tokenizer.vocab_size))
     output = [evaluate.next_words(model, tokenizer, one.prompt, 1)[0][0] for one in diaries]

@@ -37,7 +37,7 @@ def scripted_logits(words: Sequence[str]) -> np.ndarray:
     return np.array([float(word == SCRIPT[min(len(words) - 2, 2)]) for word in toy.VOCABULARY])
 
 
-def logged(generate: Any, logits: Step, prompt: list[str], max_new: int) -> dict[str, Any]:
+def logged(generate: Any, logits: Step, prompt: list[str], max_new_tokens: int) -> dict[str, Any]:
     """Run a `generate`, and return its words and on how many words it called `step` each time."""
     lengths: list[int] = []
 
@@ -47,29 +47,31 @@ def logged(generate: Any, logits: Step, prompt: list[str], max_new: int) -> dict
             raise NotRightError(f"generate hands step {got}; expected the list of all words so far.")
         lengths.append(len(words))
         if len(lengths) > MOST_CALLS:
-            message = f"generate calls step over {MOST_CALLS} times; expected {max_new} times at most."
-            raise NotRightError(message, "nothing stops the loop when max_new words are there.")
+            message = f"generate calls step over {MOST_CALLS} times; expected {max_new_tokens} times at most."
+            raise NotRightError(message, "nothing stops the loop when max_new_tokens words are there.")
         return logits(list(words))
 
-    words = generate(step, prompt, max_new)
+    words = generate(step, prompt, max_new_tokens)
     return {"returns": words, "runs step on so many words:": lengths}
 
 
-def eager(step: Step, prompt: list[str], max_new: int, runs_eos: bool = False) -> list[str]:
+def eager(step: Step, prompt: list[str], max_new_tokens: int, runs_eos: bool = False) -> list[str]:
     """Run each word as soon as it is chosen, and stop one pass too late."""
     words = list(prompt)
     logits = step(words)
-    while len(words) < len(prompt) + max_new and words[-1] != toy.EOS:
+    while len(words) < len(prompt) + max_new_tokens and words[-1] != toy.EOS:
         words.append(toy.VOCABULARY[greedy(logits)])
         if words[-1] != toy.EOS or runs_eos:
             logits = step(words)
     return words[len(prompt) :]
 
 
-def loop(step: Step, prompt: list[str], max_new: int, stop: str = toy.EOS, newest: bool = False) -> list[str]:
+def loop(
+    step: Step, prompt: list[str], max_new_tokens: int, stop: str = toy.EOS, newest: bool = False
+) -> list[str]:
     """Say words until one is `stop`, and hand step all of them, or the newest alone."""
     words, fed = list(prompt), list(prompt)
-    while len(words) < len(prompt) + max_new and words[-1] != stop:
+    while len(words) < len(prompt) + max_new_tokens and words[-1] != stop:
         words.append(toy.VOCABULARY[greedy(step(fed))])
         fed = words[-1:] if newest else words
     return words[len(prompt) :]
@@ -79,9 +81,9 @@ generate = Exercise(
     name="generate",
     todo="let generate call step, choose the largest logit's word, append it, and stop in time.",
     cases=[
-        Case((toy_logits, list(toy.PROMPT), 3), "generate on the toy, max_new=3,"),
-        Case((banned_logits, list(toy.PROMPT), 3), "generate with `<eos>` banned, max_new=3,"),
-        Case((toy_logits, list(toy.PROMPT), 1), "generate on the toy, max_new=1,"),
+        Case((toy_logits, list(toy.PROMPT), 3), "generate on the toy, max_new_tokens=3,"),
+        Case((banned_logits, list(toy.PROMPT), 3), "generate with `<eos>` banned, max_new_tokens=3,"),
+        Case((toy_logits, list(toy.PROMPT), 1), "generate on the toy, max_new_tokens=1,"),
         Case((scripted_logits, ["weather", "is"], 5), f"generate with a step that says {', '.join(SCRIPT)},"),
     ],
     run=logged,
@@ -92,12 +94,12 @@ generate = Exercise(
         partial(eager, runs_eos=True),
         "a pass too many: the logits of the last one were never read.",
         eager,
-        "a word too many: the first pass, over the prompt, emits one of the max_new words already.",
-        lambda step, prompt, max_new: toy.generate(step, prompt, max_new + 1),
+        "a word too many: the first pass, over the prompt, emits one of the max_new_tokens words already.",
+        lambda step, prompt, max_new_tokens: toy.generate(step, prompt, max_new_tokens + 1),
         "only the newest word is handed to step; without a cache it needs all words so far.",
         partial(loop, newest=True),
     ],
-    success="with max_new=3, step ran on 4, 5 words on the toy, and on 4, 5, 6 with `<eos>` banned.",
+    success="with max_new_tokens=3, step ran on 4, 5 words on the toy, and on 4, 5, 6 with `<eos>` banned.",
 )
 
 

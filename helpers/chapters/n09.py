@@ -69,11 +69,11 @@ class TimedReply(NamedTuple):
 
 
 def time_replies(
-    model: Transformer, tokenizer: Tokenizer, prompt: str, max_new: int = 8, turns: int = 7
+    model: Transformer, tokenizer: Tokenizer, prompt: str, max_new_tokens: int = 8, turns: int = 7
 ) -> dict[str, TimedReply]:
     """Time a greedy reply word by word, {"with": rows kept, "without": all tokens again for each word}."""
     ids = tokenizer.encode(prompt)
-    tokens = [*ids, *generate(model, ids, max_new)]
+    tokens = [*ids, *generate(model, ids, max_new_tokens)]
     cache = StaticCache(model.config)
 
     def passing(kept: int, end: int) -> Tensor:

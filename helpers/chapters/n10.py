@@ -35,7 +35,7 @@ def over_countries(
             beginning = sentence[: sentence.index("}") + 1]
             text, start = (sayable(tokenizer, part.format(country)) for part in (sentence, beginning))
             last, place = (len(tokenizer.encode(part)) - 1 for part in (text, start))
-            yield watch(model, tokenizer, text, max_new=1), last, place
+            yield watch(model, tokenizer, text, max_new_tokens=1), last, place
 
 
 def head_map(found: Mapping[tuple[int, int], int], heads: Sequence[tuple[int, int]]) -> Picture:

@@ -67,7 +67,7 @@ def choices(service: Service, per_second: float, hits: bool) -> Waits:
     """
     waits: dict[tuple[int, int], tuple[float, float]] = {}
     arrivals = fleet.turns(service, N, 0, per_second, hits)
-    longest = max(len(request.prompt) + request.max_new for _, request in arrivals)
+    longest = max(len(request.prompt) + request.max_new_tokens for _, request in arrivals)
     for budget in BUDGETS:
         most, last = SLOTS[-1] + 1, SLOTS[-1]  # slots in use at the same time, where so many were allowed
         for slots in reversed(SLOTS):

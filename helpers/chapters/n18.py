@@ -166,14 +166,15 @@ class Drafted(NamedTuple):
 
 def replies_with(
     model: Transformer, prompts: Sequence[Sequence[int]], ways: Mapping[str, tuple[Drafter, int] | None],
-    max_new: int = 40, turns: int = 5,
+    max_new_tokens: int = 40, turns: int = 5,
 ) -> dict[str, Drafted]:  # fmt: skip
     """Go on with prompts by drafter and k, or (None) word by word; of a word its best time counts."""
     seconds: dict[str, list[list[float]]] = {name: [] for name in ways}
     ran: dict[str, list[int]] = {}
     for name, way in [*ways.items()] * turns:
         replies = [
-            speculate(model, p, max_new, *way) if way else generate(model, p, max_new) for p in prompts
+            speculate(model, p, max_new_tokens, *way) if way else generate(model, p, max_new_tokens)
+            for p in prompts
         ]
         seconds[name].append([second for reply in replies if [*reply] for second in reply.seconds[1:]])
         drafted = [reply.rounds[1:] for reply in replies if isinstance(reply, Speculation)]

@@ -74,7 +74,10 @@ def fewest(
         ValueError: a wait that no number of cards makes short enough, since requests that come so far apart
             that none waits for another wait longer.
     """
-    apart = [(1e6 * n, replace(one, max_new=min(2, one.max_new))) for n, (_, one) in enumerate(arrivals)]
+    apart = [
+        (1e6 * n, replace(one, max_new_tokens=min(2, one.max_new_tokens)))
+        for n, (_, one) in enumerate(arrivals)
+    ]
     alone = next(each for cards in count(start) if (each := way(machine, apart, cards)))
     if not any(one.first <= first and one.gap <= gap for one in alone):
         least = ", ".join(f"{one.how}: {one.first:.0f} and {one.gap:.0f}" for one in alone)

@@ -134,7 +134,7 @@ def pairs() -> dict[str, Pair]:
 def two_engines(text: str, n: int = 24) -> list[dict[str, Any]]:
     """Return what servers with our engine and with `transformers` would reply, the same words."""
     model, tokenizer = shipped.load()
-    ours = record_model(model, text, tokenizer, max_new=n, training=False, uncached=False)
+    ours = record_model(model, text, tokenizer, max_new_tokens=n, training=False, uncached=False)
     [one] = ours.sequences
     theirs = in_transformers(shipped.FOLDER)
     reply = [token.id or 0 for token in one.tokens[one.prompt :]]

@@ -57,7 +57,7 @@ class Generation:
     Attributes:
         tokens: ids so far; `<eos>` among them if it came.
         seconds: what each took: the pass and the choice. Of tokens from one pass the first has all of it.
-        stop_reason: "eos", "max_new", "cache full" or "error"; None while it goes on.
+        stop_reason: "eos", "max_new_tokens", "cache full" or "error"; None while it goes on.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Generation:
         next_tokens: Callable[[list[int]], list[int]],
         *,
         prompt: list[int],
-        max_new: int,
+        max_new_tokens: int,
         cache: Cache,
         ends: Collection[int],
     ) -> None:
@@ -86,8 +86,8 @@ class Generation:
                     changes = cache.changes
                     if new[-1] in ends:
                         self.stop_reason = "eos"
-                    elif len(self.tokens) == max_new:
-                        self.stop_reason = "max_new"
+                    elif len(self.tokens) == max_new_tokens:
+                        self.stop_reason = "max_new_tokens"
                     elif cache.length == cache.max_len:
                         self.stop_reason = "cache full"
                     yield from new
@@ -107,17 +107,17 @@ class Generation:
 def generate(
     model: Transformer,
     prompt: Tokens,
-    max_new: int,
+    max_new_tokens: int,
     *,
     cache: Cache | None = None,
     eos_ids: Iterable[int] | None = None,
     sampling: Sampling = GREEDY,
 ) -> Generation:
-    """Generate token after token, until `<eos>`, `max_new` tokens, or a full cache.
+    """Generate token after token, until `<eos>`, `max_new_tokens` tokens, or a full cache.
 
     Args:
         prompt: ids of one sequence, P of them.
-        max_new: tokens at most.
+        max_new_tokens: tokens at most.
         cache: an empty one; None makes a preallocated one of the right size. S rows allow S - P + 1 tokens,
             because the newest token has not been run.
         eos_ids: tokens that end the reply; None takes the config's.
@@ -130,20 +130,20 @@ def generate(
         ValueError: a wrong prompt, setting or cache, at once. While it runs: NaN or infinity in the logits,
             or a cache that something else has used since the last token; the cache is as before that pass.
     """
-    ids, cache, ends = check_request(model, prompt, max_new, cache, eos_ids)
+    ids, cache, ends = check_request(model, prompt, max_new_tokens, cache, eos_ids)
     choose = chooser(sampling, model.config.vocab_size)
 
     def next_tokens(ids: list[int]) -> list[int]:
         with rollback_on_error(cache):
             return [choose(to_numpy(run(model, torch.tensor([ids[cache.length :]]), cache)))]
 
-    return Generation(next_tokens, prompt=ids, max_new=max_new, cache=cache, ends=ends)
+    return Generation(next_tokens, prompt=ids, max_new_tokens=max_new_tokens, cache=cache, ends=ends)
 
 
 def check_request(
     model: Transformer,
     prompt: Tokens,
-    max_new: int,
+    max_new_tokens: int,
     cache: Cache | None,
     eos_ids: Iterable[int] | None,
 ) -> tuple[list[int], Cache, frozenset[int]]:
@@ -151,10 +151,10 @@ def check_request(
     tokens = as_tokens(prompt, model.config.vocab_size)
     if tokens.shape[0] != 1:
         raise ValueError(f"{tokens.shape[0]} sequences came in; expected one: use prefill and decode_step")
-    check_whole("max_new", max_new)
+    check_whole("max_new_tokens", max_new_tokens)
     ends = check_eos(model.config.eos_ids if eos_ids is None else eos_ids, model.config.vocab_size)
     if cache is None:
-        rows = min(tokens.shape[1] + max_new - 1, model.config.max_seq_len)
+        rows = min(tokens.shape[1] + max_new_tokens - 1, model.config.max_seq_len)
         cache = model.new_cache(StaticCache, max_len=rows)
     check_empty(model, cache, tokens.shape[1])
     return tokens[0].tolist(), cache, frozenset(ends)

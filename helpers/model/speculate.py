@@ -88,7 +88,7 @@ class Speculation(Generation):
 def speculate(
     model: Transformer,
     prompt: Tokens,
-    max_new: int,
+    max_new_tokens: int,
     drafter: Drafter,
     k: int = 4,
     *,
@@ -112,8 +112,8 @@ def speculate(
         ValueError: as in `generate`; or a drafter that does not fit, or a cache that cannot truncate.
     """
     check_whole("k", k)
-    ids, cache, ends = check_request(model, prompt, max_new, cache, eos_ids)
-    sampler, max_len = Sampler(sampling, model.config.vocab_size), len(ids) + max_new
+    ids, cache, ends = check_request(model, prompt, max_new_tokens, cache, eos_ids)
+    sampler, max_len = Sampler(sampling, model.config.vocab_size), len(ids) + max_new_tokens
     if not cache.can_truncate:
         raise ValueError(f"a {type(cache).__name__} came in, which cannot truncate; expected a StaticCache")
     if isinstance(drafter, type) or not isinstance(drafter, Drafter):
@@ -130,7 +130,7 @@ def speculate(
         reply.rounds.append(Round(len(draft.tokens), n_accepted))
         return new
 
-    reply = Speculation(next_tokens, prompt=ids, max_new=max_new, cache=cache, ends=ends)
+    reply = Speculation(next_tokens, prompt=ids, max_new_tokens=max_new_tokens, cache=cache, ends=ends)
     reply.rounds = []
     return reply
 

@@ -15,7 +15,7 @@ from helpers.model.load import load
 from helpers.parallel.wire import Report, Wire
 
 
-def handover(wire: Wire, folder: Path, prompt: list[int], max_new: int) -> Report:
+def handover(wire: Wire, folder: Path, prompt: list[int], max_new_tokens: int) -> Report:
     """Run the prompt in rank 0, and the reply from its second word on in rank 1.
 
     Raises:
@@ -27,7 +27,7 @@ def handover(wire: Wire, folder: Path, prompt: list[int], max_new: int) -> Repor
         )
     model = load(folder)
     config, dtype, n = model.config, model.embed_tokens.weight.dtype, len(prompt)
-    cache = StaticCache(config, max_len=n + wire.rank * (max_new - 1), dtype=dtype)
+    cache = StaticCache(config, max_len=n + wire.rank * (max_new_tokens - 1), dtype=dtype)
     if wire.rank == 0:
         first = prefill(model, prompt, cache).argmax()
         wire.send(first, 1, "first word")
@@ -39,6 +39,6 @@ def handover(wire: Wire, folder: Path, prompt: list[int], max_new: int) -> Repor
         rows = wire.receive((1, config.n_kv_heads, n, config.k_dim + config.v_dim), dtype, 0)
         cache.append(layer, *rows.split([config.k_dim, config.v_dim], dim=-1))
     cache.advance(n)
-    while len(words) < max_new and words[-1] not in config.eos_ids:
+    while len(words) < max_new_tokens and words[-1] not in config.eos_ids:
         words.append(int(decode_step(model, words[-1:], cache).argmax()))
     return wire.report(words[1:], model, cache)

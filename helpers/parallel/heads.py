@@ -92,9 +92,9 @@ def add_up(model: Transformer, wire: Wire) -> None:
             linear.register_forward_hook(lambda linear, x, part: wire.all_reduce(part, "sums"))
 
 
-def tensor_parallel(wire: Wire, folder: Path, prompt: list[int], max_new: int) -> Report:
+def tensor_parallel(wire: Wire, folder: Path, prompt: list[int], max_new_tokens: int) -> Report:
     """Say a reply together, each rank with its share of a checkpoint's heads."""
     model = load_share(folder, wire)
-    rows = len(prompt) + max_new - 1
+    rows = len(prompt) + max_new_tokens - 1
     cache = StaticCache(model.config, max_len=rows, dtype=model.embed_tokens.weight.dtype)
-    return wire.report(list(generate(model, prompt, max_new, cache=cache)), model, cache)
+    return wire.report(list(generate(model, prompt, max_new_tokens, cache=cache)), model, cache)

@@ -96,8 +96,8 @@ def load_merging(folder: Path, wire: Wire) -> Transformer:
     return model
 
 
-def context_parallel(wire: Wire, folder: Path, prompt: list[int], max_new: int) -> Report:
+def context_parallel(wire: Wire, folder: Path, prompt: list[int], max_new_tokens: int) -> Report:
     """Say a reply together, each rank with its share of the rows and all of the weights."""
     model = load_merging(folder, wire)
     cache = RowsOfRank(model.config, wire.rank, wire.world, dtype=model.embed_tokens.weight.dtype)
-    return wire.report(list(generate(model, prompt, max_new, cache=cache)), model, cache)
+    return wire.report(list(generate(model, prompt, max_new_tokens, cache=cache)), model, cache)

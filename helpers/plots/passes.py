@@ -27,7 +27,7 @@ def triangle(trace: Trace, run: str = "uncached") -> Picture:
     """
     chosen = trace.run(run)
     n = 1 + max(token for p in chosen.steps for token in p.parts[0].queries)
-    need(n <= 12, f"{n} tokens ran; expected at most 12 to draw: record fewer, such as max_new=8")
+    need(n <= 12, f"{n} tokens ran; expected at most 12 to draw: record fewer, such as max_new_tokens=8")
     times = times_scored(chosen, n)
     total, distinct = sum(map(sum, times)), sum(map(len, times))
     words = numbered([token.text for token in trace.sequences[0].tokens[:n]])

@@ -53,7 +53,7 @@ def watch(
     tokenizer: Any,
     prompt: Any,
     *,
-    max_new: int = 16,
+    max_new_tokens: int = 16,
     layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
     reply: Sequence[int] = (),
@@ -68,7 +68,7 @@ def watch(
         tokenizer: its own; None shows ids.
         prompt: text, or ids of one text: a list, a tensor of shape (T,) or (1, T), or a tokenizer's
             BatchEncoding.
-        max_new: tokens at most; it stops earlier at the end of a text.
+        max_new_tokens: tokens at most; it stops earlier at the end of a text.
         layers, heads: from 0, whose attention weights are kept; None keeps all.
         reply: ids to run in place of those that it would choose, such as another run's.
         uncached: run all tokens again for each word, too.
@@ -84,7 +84,7 @@ def watch(
         described, attending, states = probe(model, [tokens[0].id or 0])
     layers = attending if layers is None else layers
     heads = range(described.n_heads) if heads is None else heads
-    n_new = len(reply) or check_whole("max_new", max_new)
+    n_new = len(reply) or check_whole("max_new_tokens", max_new_tokens)
     check_size(len(layers) * len(heads), len(tokens) + n_new)
     check_length(model, len(tokens) + n_new - 1)  # the last is not run
     ends = getattr(model.generation_config, "eos_token_id", None)
@@ -96,7 +96,7 @@ def watch(
     run = partial(run_watched, recorder, model, states)
     with refused(model):
         for cache in (Rows(model), None) if uncached else (Rows(model),):
-            record_run(recorder, run, voice, cache, "dynamic", max_new, training=False)
+            record_run(recorder, run, voice, cache, "dynamic", max_new_tokens, training=False)
     return recorder.trace
 
 
@@ -251,7 +251,7 @@ def check_length(model: Any, n_tokens: int) -> None:
     if limit and n_tokens > limit:
         raise ValueError(
             f"{n_tokens:,} tokens would run; the model was made for {limit:,} at most, by its config's "
-            "max_position_embeddings: shorten the prompt, or ask for fewer with max_new"
+            "max_position_embeddings: shorten the prompt, or ask for fewer with max_new_tokens"
         )
     kept = {n: getattr(layer, "sliding_window", None) for n, layer in enumerate(Rows(model).cache.layers)}
     windows = {layer: window for layer, window in kept.items() if window and window < n_tokens}

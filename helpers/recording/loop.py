@@ -51,7 +51,7 @@ def record_run(
     voice: Voice,
     cache: Any,
     kind: str,
-    max_new: int,
+    max_new_tokens: int,
     training: bool,
 ) -> None:
     """Record one run; a second run replays the tokens of the first, so that the two can be compared.
@@ -60,7 +60,7 @@ def record_run(
         run: runs tokens with a cache, or without through one that it drops; the last one's logits, (V,).
         cache: an empty one, or None for the run without.
         kind: of cache, as the trace names it.
-        max_new: tokens at most; fewer where one ends the reply, or the cache is full.
+        max_new_tokens: tokens at most; fewer where one ends the reply, or the cache is full.
         training: begin with the training reference: every token has its successor as target.
     """
     sequence = recorder.trace.sequences[0]
@@ -82,4 +82,4 @@ def record_run(
         tokens.append(token)
         emitted += 1
         is_full = cache is not None and cache.length == cache.max_len
-        is_over = is_full or chosen in voice.ends or emitted == (len(replayed) or max_new)
+        is_over = is_full or chosen in voice.ends or emitted == (len(replayed) or max_new_tokens)

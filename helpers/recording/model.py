@@ -28,7 +28,7 @@ def record_model(
     prompt: str | Sequence[int],
     tokenizer: Tokenizer | None = None,
     *,
-    max_new: int = 8,
+    max_new_tokens: int = 8,
     recorded: Sequence[tuple[int, int]] | None = None,
     training: bool = True,
     uncached: bool = True,
@@ -41,7 +41,7 @@ def record_model(
         model: what runs, in float32, float64 or bfloat16.
         prompt: text, or ids where there is no tokenizer.
         tokenizer: gives the ids of a text and the text of an id.
-        max_new: tokens at most; it stops earlier at `<eos>` and when the cache is full.
+        max_new_tokens: tokens at most; it stops earlier at `<eos>` and when the cache is full.
         recorded: (layer, head) pairs, from 0, whose attention weights are kept; None keeps all.
         training: begin each run with the training reference, as pass 0.
         uncached: run without the cache too.
@@ -51,7 +51,7 @@ def record_model(
     Raises:
         ValueError: a wrong prompt or setting.
     """
-    check_whole("max_new", max_new)
+    check_whole("max_new_tokens", max_new_tokens)
     tokens, voice = (
         tokens_of(model.config.vocab_size, prompt, tokenizer),
         voice_of(model, tokenizer, sampling),
@@ -61,7 +61,7 @@ def record_model(
     recorder = Recorder(describe(model, name), tokens, recorded=recorded)
     run = partial(run_model, recorder, model)
     for one in (cache, None) if uncached else (cache,):
-        record_run(recorder, run, voice, one, "growing", max_new, training)
+        record_run(recorder, run, voice, one, "growing", max_new_tokens, training)
     return recorder.trace
 
 

@@ -21,7 +21,7 @@ def record_toy(
     numbers: Sequence[float] | None = None,
     *,
     n_layers: int = 1,
-    max_new: int = 8,
+    max_new_tokens: int = 8,
     ban_eos: bool = False,
     training: bool = True,
     sampling: Sampling = GREEDY,
@@ -32,7 +32,7 @@ def record_toy(
         tokens: 1 to 512 pieces of text.
         numbers: what they carry; None looks each token up in NUMBERS.
         n_layers: layers of the toy.
-        max_new: tokens to generate at most; it stops earlier at `<eos>`.
+        max_new_tokens: tokens to generate at most; it stops earlier at `<eos>`.
         ban_eos: never choose `<eos>`: the long run.
         training: begin each run with the training reference, as pass 0.
         sampling: how words are chosen.
@@ -41,15 +41,18 @@ def record_toy(
         ValueError: a wrong prompt (see `toy.check_prompt`) or setting.
     """
     words, carried = toy.check_prompt(tokens, numbers)
-    n_layers, max_new = check_whole("n_layers", n_layers), check_whole("max_new", max_new)
+    n_layers, max_new_tokens = (
+        check_whole("n_layers", n_layers),
+        check_whole("max_new_tokens", max_new_tokens),
+    )
     cache = KVCache(n_layers)
-    cache.positions(len(words) + max_new - 1)  # raises before the run if they do not fit
+    cache.positions(len(words) + max_new_tokens - 1)  # raises before the run if they do not fit
     prompt = [Token(word, None, n, "prompt") for n, word in enumerate(words, 1)]
     model = Model("toy", n_layers, len(HEADS), 1, 2, 1, 1.0, list(HEADS), 8)
     recorder = Recorder(model, prompt, values=True)
     run = partial(run_toy, recorder, carried)
     for one in (cache, None):
-        record_run(recorder, run, voice(sampling, ban_eos), one, "growing", max_new, training)
+        record_run(recorder, run, voice(sampling, ban_eos), one, "growing", max_new_tokens, training)
     return recorder.trace
 
 

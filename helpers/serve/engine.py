@@ -71,13 +71,13 @@ class Engine:
         self.sequences: dict[Hashable, Sequence] = {}
         self.weights, self.version = list[tuple[int, int]](), 0
 
-    def add(self, id: Hashable, prompt: Tokens, max_new: int, sampling: Sampling = GREEDY) -> None:
+    def add(self, id: Hashable, prompt: Tokens, max_new_tokens: int, sampling: Sampling = GREEDY) -> None:
         """Let a request wait; nothing runs yet.
 
         Args:
             id: tells it from those that wait or run.
             prompt: token ids.
-            max_new: tokens at most.
+            max_new_tokens: tokens at most.
             sampling: how its tokens are chosen.
 
         Raises:
@@ -88,7 +88,7 @@ class Engine:
         tokens = as_tokens(prompt, V)
         if len(tokens) != 1:
             raise ValueError(f"{len(tokens)} sequences came in; expected one: add each by itself")
-        request = Request(id, tokens[0].tolist(), max_new, sampling)
+        request = Request(id, tokens[0].tolist(), max_new_tokens, sampling)
         sampler = Sampler(sampling, V)
         with self.all_or_nothing():
             one = self.scheduler.add(request)

@@ -83,7 +83,7 @@ class Machine:
     def serve(self, arrivals: Arrivals, n: int) -> dict[Hashable, Times]:
         """Deal requests out to n machines like this; return the times of all."""
         check_whole("machines", n)
-        longest_text = max(len(request.prompt) + request.max_new for _, request in arrivals)
+        longest_text = max(len(request.prompt) + request.max_new_tokens for _, request in arrivals)
         times: dict[Hashable, Times] = {}
         for first in range(n):
             pages = PageManager(self.slots, longest_text, sharing=False)  # room for every slot
@@ -122,13 +122,13 @@ def disaggregated(machine: Machine, arrivals: Arrivals, n_prefill: int, n_decode
 
     A first word is said where the rows have come: the machine that gets them runs the last token again.
     """
-    prompts = [(arrived, replace(request, max_new=1)) for arrived, request in arrivals]
+    prompts = [(arrived, replace(request, max_new_tokens=1)) for arrived, request in arrivals]
     first = replace(machine, budget=10**9).serve(prompts, n_prefill)
     handed = []
     for _, request in arrivals:
         length = getattr(request, "found", 0) + len(request.prompt)
         there = first[request.id].tokens[0] + cache_nbytes(machine.model.layers, length) / machine.link
-        handed.append((there, Turn(request.id, [0], request.max_new, found=length - 1)))
+        handed.append((there, Turn(request.id, [0], request.max_new_tokens, found=length - 1)))
     handed.sort(key=lambda pair: pair[0])
     later = machine.serve(handed, n_decode)
     return [Times(one.arrived, later[id].tokens) for id, one in first.items()]

@@ -69,8 +69,8 @@ class Scheduler:
         """Let a request wait.
 
         Raises:
-            ValueError: its id is taken, its prompt is empty, max_new is no whole number over 0, or its text
-                can get longer than the model reads, or than all pages hold.
+            ValueError: its id is taken, its prompt is empty, max_new_tokens is not a whole number over 0, or
+                its text can get longer than the model reads, or than all pages hold.
         """
         if request.id in {one.request.id for one in [*self.waiting, *self.running]}:
             raise ValueError(
@@ -78,7 +78,8 @@ class Scheduler:
             )
         if not len(request.prompt):
             raise ValueError(f"the prompt of {request.id!r} is empty; expected at least one token")
-        n_rows = len(request.prompt) + check_whole("max_new", request.max_new) - 1  # the last is not run
+        check_whole("max_new_tokens", request.max_new_tokens)
+        n_rows = len(request.prompt) + request.max_new_tokens - 1  # the last is not run
         if self.max_len is not None and n_rows > self.max_len:
             raise ValueError(
                 f"{request.id!r} may run {n_rows} tokens; the model reads {self.max_len} at most"
@@ -160,7 +161,10 @@ class Scheduler:
             one.n_computed += n
         for one, token in chosen.items():
             one.tokens.append(token)
-            if token in self.eos_ids or len(one.tokens) == len(one.request.prompt) + one.request.max_new:
+            if (
+                token in self.eos_ids
+                or len(one.tokens) == len(one.request.prompt) + one.request.max_new_tokens
+            ):
                 self.leave(one)
         if self.watcher:
             self.watcher.ran(chosen)

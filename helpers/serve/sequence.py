@@ -16,13 +16,13 @@ class Request:
     Args:
         id: tells it from the others.
         prompt: token ids, at least one.
-        max_new: tokens of the reply at most.
+        max_new_tokens: tokens of the reply at most.
         sampling: how its tokens are chosen.
     """
 
     id: abc.Hashable
     prompt: abc.Sequence[int]
-    max_new: int
+    max_new_tokens: int
     sampling: Sampling = GREEDY
 
 

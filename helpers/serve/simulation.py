@@ -14,7 +14,7 @@ from helpers.validate import is_number
 def simulate(
     scheduler: Scheduler, arrivals: Sequence[tuple[float, Request]], seconds_of: Callable[[Plan], float]
 ) -> dict[Hashable, Times]:
-    """Serve requests that arrive at such times; every reply has max_new tokens.
+    """Serve requests that arrive at such times; every reply has max_new_tokens tokens.
 
     Args:
         scheduler: an empty one.
@@ -80,7 +80,9 @@ def fill(
         return 1.0
 
     simulate(scheduler, [(0.0, request) for request in requests], note)
-    needed = sum(len(one.prompt) + one.max_new - 1 for one in requests)  # a reply's last token is not run
+    needed = sum(
+        len(one.prompt) + one.max_new_tokens - 1 for one in requests
+    )  # a reply's last token is not run
     return {
         "requests at a time": sum(running) / len(running),
         "% of rows in use": 100 * sum(in_use) / len(in_use) if in_use else 0.0,
@@ -99,7 +101,7 @@ def who_runs(kind: type[Scheduler], replies: Sequence[int], slots: int) -> list[
         replies: tokens of each, in the order in which they come: A, B, C, …
     """
     scheduler, steps = kind(PageManager(sum(replies)), slots), []
-    arrivals = [(0.0, Request(chr(65 + n), [1], max_new=reply)) for n, reply in enumerate(replies)]
+    arrivals = [(0.0, Request(chr(65 + n), [1], max_new_tokens=reply)) for n, reply in enumerate(replies)]
 
     def note(plan: Plan) -> float:
         steps.append({one.slot or 0: str(one.request.id) for one, _ in plan})

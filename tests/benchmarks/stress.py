@@ -91,7 +91,7 @@ def speculation(rng: random.Random, size: int) -> None:
     """A greedy reply with drafts: the words of `generate`, why it stopped, and its rows."""
     inner(speculated.test_it_says_what_generate_says_and_leaves_the_same_rows)(
         prompt=[rng.randint(0, 18) for _ in range(rng.randint(1, 8))],
-        max_new=rng.randint(1, 3 * size),
+        max_new_tokens=rng.randint(1, 3 * size),
         max_len=rng.randint(8, ROOM),
         ends=rng.sample(range(19), rng.randint(0, 2)),
         name=rng.choice([*speculated.DRAFTERS]),

@@ -24,9 +24,9 @@ pytestmark = pytest.mark.browser
 CELLS = (
     "from helpers import explorers, plots, toy\nfrom helpers.recording.toy import record_toy\n"
     "from helpers.stepper import Live, Stepper, StepTime\n\n"
-    "plots.triangle(record_toy(max_new=3, ban_eos=True))",
+    "plots.triangle(record_toy(max_new_tokens=3, ban_eos=True))",
     "Stepper(record_toy())",
-    "Stepper(record_toy(ban_eos=True, max_new=30), 'lab', start='prefill')",
+    "Stepper(record_toy(ban_eos=True, max_new_tokens=30), 'lab', start='prefill')",
     "StepTime(users=2)",
     "Live()",
     "explorers.next_word(toy.step(toy.PROMPT), toy.VOCABULARY)",

@@ -509,8 +509,8 @@ def sure_of(trace: Trace) -> Trace:
 
 
 FITTED: dict[str, tuple[Callable[[], Trace], str]] = {
-    "1 word": (lambda: sure_of(record_toy(ban_eos=True, max_new=1)), "story"),
-    "8 words": (lambda: sure_of(record_toy(ban_eos=True, max_new=8)), "story"),
+    "1 word": (lambda: sure_of(record_toy(ban_eos=True, max_new_tokens=1)), "story"),
+    "8 words": (lambda: sure_of(record_toy(ban_eos=True, max_new_tokens=8)), "story"),
     "hostile": (lambda: record_toy(HOSTILE, numbers=list(range(8))), "lab"),
     **{name: (WALKED[name], "lab") for name in ("layers", "n300")},
 }
@@ -548,7 +548,7 @@ def test_controls_stay_where_they_are(open_page: Show) -> None:
 
 
 def test_hostile_text_is_text(open_page: Show) -> None:
-    page = open_page(record_toy(HOSTILE, numbers=list(range(8)), ban_eos=True, max_new=2), "#pass=3")
+    page = open_page(record_toy(HOSTILE, numbers=list(range(8)), ban_eos=True, max_new_tokens=2), "#pass=3")
     shown = read(page)
     for words in ([head[0] for head in shown["heads"]], [word[0] for word in shown["ribbon"]]):
         assert words[:4] == [*HOSTILE[:2], "U+202Eשלום", "U+200B"]
