@@ -40,7 +40,7 @@ class Sampling:
             raise ValueError(f"top_p is {p!r}; expected a number over 0 and at most 1, or None")
         if k is not None:
             check_whole("top_k", k)
-        check_whole("seed", self.seed, least=0)
+        check_whole("seed", self.seed, minimum=0)
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
         """Return the probability of each token, (V,); where it is greedy, the model's own."""

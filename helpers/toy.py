@@ -189,7 +189,7 @@ class KVCache:
 
     def positions(self, T: int) -> np.ndarray:
         """Return where T new tokens stand, (T,). ValueError if they do not fit."""
-        self.check_room(T)
+        self.check_capacity(T)
         return np.arange(self.length + 1, self.length + T + 1)
 
     def append(self, layer: int, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -202,7 +202,7 @@ class KVCache:
         """Count T tokens as stored; called once a pass, after the last layer."""
         self.length += T
 
-    def check_room(self, T: int) -> None:
+    def check_capacity(self, T: int) -> None:
         """Raise ValueError if T rows more do not fit."""
         if self.length + T > self.max_len:
             raise ValueError(
@@ -212,7 +212,7 @@ class KVCache:
 
     def mask(self, T: int) -> np.ndarray:
         """Return (T, S): True where a new token (row) may look at a stored or new one (column)."""
-        self.check_room(T)
+        self.check_capacity(T)
         query = np.arange(self.length + 1, self.length + T + 1)[:, None]
         return np.arange(1, self.length + T + 1) <= query
 
@@ -227,7 +227,7 @@ class KVCache:
         """Layers it has room for."""
         return len(self.k)
 
-    def kept(self, b: int = 0) -> range:
+    def entry_positions(self, b: int = 0) -> range:
         """Return where the tokens stand, from 1, whose rows are stored; there is one sequence, 0."""
         return range(1, self.length + 1)
 

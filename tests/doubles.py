@@ -20,25 +20,25 @@ from helpers.model.cache import (
 )
 from helpers.model.config import ModelConfig
 
-POISON = 1e9  # in rows that are not in use: so large that no rounding hides it if one is ever looked at
+POISON = 1e9  # in unused memory: so large that no rounding hides it if it is ever read
 
 
-# Every kind of cache: those that keep all rows as they are, and those that do not.
+# Every cache class: those that keep all entries exactly, and those that do not.
 EXACT: dict[str, Callable[..., Cache]] = {
     "growing": GrowingCache,
-    "state": StateCache,  # over a model of rows alone; states: test_state
+    "state": StateCache,  # of a model without states; for states see test_state
     "static": StaticCache,
     "paged": partial(PagedCache, page_size=3),
 }
 LOSSY: dict[str, Callable[..., Cache]] = {
     "window": partial(WindowCache, window=4, sinks=1),
-    "quantized": partial(QuantizedCache, bits=4, group=8),
+    "quantized": partial(QuantizedCache, bits=4, group_size=8),
 }
 KINDS = EXACT | LOSSY
 
 
 class MaskedCache(GrowingCache):
-    """Keeps every row and shows what seen(key, query, layer) says: the slow form of any window."""
+    """Keeps every entry and masks them by seen(key, query, layer): the slow form of any window."""
 
     def __init__(self, sizes: ModelConfig, seen: Callable[[int, int, int], bool], **rest: Any) -> None:
         self.seen = seen
@@ -50,6 +50,6 @@ class MaskedCache(GrowingCache):
 
 
 class UnevenConfig(ModelConfig):
-    """Values narrower than keys, as where latent rows are stored."""
+    """Values narrower than keys, as in caches of latent attention."""
 
     v_dim = 5

@@ -8,7 +8,7 @@ from helpers.model.adapter import with_adapter
 from tests.tiny import tiny
 
 
-def test_an_adapter_changes_keys_alone() -> None:
+def test_adapter_changes_keys_only() -> None:
     model = tiny().requires_grad_(False)
     for (name, old), new in zip(model.named_parameters(), with_adapter(model).parameters(), strict=True):
         ratio = float((new - old).norm() / old.norm())

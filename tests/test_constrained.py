@@ -53,7 +53,7 @@ def room() -> StaticCache:
     return StaticCache(MODEL.config, dtype=torch.float64)
 
 
-def test_masks_and_forced_runs_are_those_of_a_kept_library_in_every_state() -> None:
+def test_grammar_equals_llguidance_in_every_state() -> None:
     """The same JSON as a schema, through llguidance; it leaves the stop token out of a forced run."""
     name = {"type": "string", "pattern": "^[A-Z][a-z]{1,7}$"}
     parts = {"name": name, "age": {"type": "integer", "minimum": 0, "maximum": 99}}
@@ -81,7 +81,7 @@ def test_masks_and_forced_runs_are_those_of_a_kept_library_in_every_state() -> N
     assert len(behind) == len(ONE) - 1  # but the one behind <eos>
 
 
-def test_a_piece_may_come_where_its_characters_may_one_after_the_other() -> None:
+def test_token_is_allowed_if_its_characters_are() -> None:
     pieces = ['{"', "name", '":"', "M", "ia", '","age', "x", "", "<eos>", "é", "soup"]
     lifted = grammar.lifted(ONE, CHARACTERS, pieces)
     assert lifted.shape == (len(ONE), len(pieces))
@@ -92,7 +92,7 @@ def test_a_piece_may_come_where_its_characters_may_one_after_the_other() -> None
     assert NONE not in walk(lifted, 0, [0, 1, 2, 3, 4, 5])
 
 
-def test_pieces_that_begin_with_a_blank_spell_it() -> None:
+def test_tokens_that_begin_with_a_space() -> None:
     """Every way through a table over the pieces of a tokenizer like Llama 2's is the text that it allows."""
     tokenizer = Tokenizer(of_characters())
     pieces, begun = tokenizer.words(range(tokenizer.vocab_size)), tokenizer.encode("w")
@@ -108,7 +108,7 @@ def test_pieces_that_begin_with_a_blank_spell_it() -> None:
 
 @given(seeds, st.booleans())
 @settings(max_examples=30)
-def test_what_is_written_keeps_its_form_and_its_rows_are_a_plain_runs(seed: int, jump: bool) -> None:
+def test_constrained_text_is_valid_and_cached_correctly(seed: int, jump: bool) -> None:
     """With drafts, too; where the likeliest is taken they change no word."""
     for sampling in (Sampling(), Sampling(2.0, seed=seed)):
         sampler = decoding.GrammarSampler(TABLE, sampling)
@@ -128,7 +128,7 @@ def test_what_is_written_keeps_its_form_and_its_rows_are_a_plain_runs(seed: int,
 
 @given(st.lists(st.integers(0, 11), max_size=6), seeds)
 @settings(max_examples=40)
-def test_a_draft_changes_no_word_and_the_state_is_behind_what_was_said(picks: list[int], seed: int) -> None:
+def test_drafts_do_not_change_constrained_text(picks: list[int], seed: int) -> None:
     tokens, state = list[int](), 0
     for n in picks:  # mostly words that may come: others are refused at the first
         allowed = np.flatnonzero(TABLE[state] != NONE)
@@ -146,7 +146,7 @@ def test_a_draft_changes_no_word_and_the_state_is_behind_what_was_said(picks: li
 
 
 @pytest.mark.parametrize("eos_ids", [(), (0,), (4,)], ids=["no end id", "the end's", "one in the middle"])
-def test_only_the_grammar_ends_a_text_and_a_sampler_starts_anew(eos_ids: tuple[int, ...]) -> None:
+def test_only_the_grammar_ends_a_text(eos_ids: tuple[int, ...]) -> None:
     """Whatever the config calls an end; and the drafts reach behind the end."""
     model = tiny(seed=2, dtype=torch.float64, max_seq_len=200, eos_ids=eos_ids)
     table = tabulate({"{all}": [tuple("4567"), tuple("4568")]}, "{all}", [str(i) for i in range(19)])
@@ -171,12 +171,12 @@ def test_only_the_grammar_ends_a_text_and_a_sampler_starts_anew(eos_ids: tuple[i
         ({"{a}": [("u", "{a}", "v"), ("v",)]}, "over 2000 states"),
     ],
 )
-def test_a_form_that_makes_no_table_is_refused(rules: Any, message: str) -> None:
+def test_invalid_grammar_is_refused(rules: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         tabulate(rules, "{a}", ["u", "v"])
 
 
-def test_words_that_must_come_for_ever_are_refused() -> None:
+def test_endless_forced_words_are_refused() -> None:
     """As where the pieces of `lifted` lack the end."""
     circle = np.full((2, 19), NONE)
     circle[[0, 1], [5, 6]] = 1, 0
@@ -185,7 +185,7 @@ def test_words_that_must_come_for_ever_are_refused() -> None:
             write()
 
 
-def test_a_table_over_another_vocabulary_is_refused() -> None:
+def test_table_of_another_vocabulary_is_refused() -> None:
     """Even where all words must come, and no logits are masked."""
     table, cache = tabulate({"{a}": [("1", "0")]}, "{a}", ["0", "1"]), room()
     for write in (
@@ -201,7 +201,7 @@ def test_a_table_over_another_vocabulary_is_refused() -> None:
 
 @planted(
     "the state stays where refused drafts had led it",
-    [test_a_draft_changes_no_word_and_the_state_is_behind_what_was_said],
+    [test_drafts_do_not_change_constrained_text],
     "NVIDIA/TensorRT-LLM#19296",
 )
 def ahead(patch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from tests.tiny import tiny, tokens
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_the_parts_sum_to_the_stream_and_the_bars_to_the_difference_of_the_logits(tied: bool) -> None:
+def test_contributions_sum_to_logit_difference(tied: bool) -> None:
     model, ids = tiny(dtype=torch.float64, tied=tied), tokens(1, 7)
     parts = added(model, ids)
     assert [*parts][:3] + [*parts][-1:] == ["embedding", "attention 1", "MLP 1", "MLP 3"]
@@ -26,7 +26,7 @@ def test_the_parts_sum_to_the_stream_and_the_bars_to_the_difference_of_the_logit
     assert not any(module._forward_hooks for module in model.modules())
 
 
-def test_an_mlp_that_is_off_adds_nothing_to_the_last_token_and_the_same_to_the_others() -> None:
+def test_without_mlp_changes_the_last_token_only() -> None:
     model, ids = tiny(), tokens(1, 7)
     before, after = (added(one, ids) for one in (model, without_mlp(model, 1)))
     off, others = after.pop("MLP 2"), ("embedding", "attention 1", "MLP 1", "attention 2")
@@ -36,13 +36,13 @@ def test_an_mlp_that_is_off_adds_nothing_to_the_last_token_and_the_same_to_the_o
     assert torch.equal(without_mlp(model, 1)(ids)[0, :-1], model(ids)[0, :-1])
 
 
-def test_the_diary_is_the_recorded_one_and_its_pair_was_kept_out_of_training() -> None:
+def test_diary_is_recorded_and_held_out() -> None:
     recorded = [token.text for token in load_diary().sequences[0].tokens]
     assert shipped.DIARY.split() == recorded[: recorded.index("by") + 1]
     assert corpus.is_held_out("Mia", "Oslo")
 
 
-def test_without_heads_their_contexts_go_nowhere_and_the_others_stay() -> None:
+def test_without_heads_removes_their_contexts_only() -> None:
     model, contexts = tiny(), torch.randn(6, 8)
     for heads in ([0], [5], [1, 4]):
         changed = without_heads(model, [(1, head) for head in heads])

@@ -17,7 +17,7 @@ from helpers.corpus import CITIES, EOS, NAMES
 seeds = st.integers(0, 2**32)
 
 
-def test_a_fifth_of_the_pairs_is_held_out_evenly() -> None:
+def test_a_fifth_of_pairs_is_held_out() -> None:
     kept, out = corpus.pairs(), corpus.pairs(held_out=True)
     assert len(out) * 5 == len(NAMES) * len(CITIES)
     assert set(kept) | set(out) == set(itertools.product(NAMES, CITIES))
@@ -27,7 +27,7 @@ def test_a_fifth_of_the_pairs_is_held_out_evenly() -> None:
     assert out[0] == ("Ada", "Accra")  # the shipped weights were trained without these and no others
 
 
-def test_the_corpus_is_the_one_that_the_shipped_weights_were_trained_on() -> None:
+def test_corpus_matches_the_shipped_weights() -> None:
     """The same everywhere: another word, another chance or another longest diary makes another text."""
     text = " ".join(word for row in itertools.islice(corpus.rows(0, 129), 2000) for word in row)
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == "acd5a52362553ec8"
@@ -35,7 +35,7 @@ def test_the_corpus_is_the_one_that_the_shipped_weights_were_trained_on() -> Non
 
 
 @given(seeds, st.booleans())
-def test_a_diary_is_signed_by_who_opened_it(seed: int, held_out: bool) -> None:
+def test_diary_signature_matches_its_opening(seed: int, held_out: bool) -> None:
     diary = corpus.diary(random.Random(seed), held_out=held_out)
     assert corpus.is_held_out(diary.name, diary.city) == held_out
     opening = diary.words[: diary.words.index(".")]
@@ -48,7 +48,7 @@ def test_a_diary_is_signed_by_who_opened_it(seed: int, held_out: bool) -> None:
 
 @given(seeds, st.integers(0, 72))
 @example(0, 72)
-def test_the_quiet_stretch_is_as_long_as_asked(seed: int, quiet: int) -> None:
+def test_quiet_stretch_has_requested_length(seed: int, quiet: int) -> None:
     diary = corpus.diary(random.Random(seed), quiet=quiet)
     stretch = diary.prompt.split()[-2 - quiet : -2]
     assert len(stretch) == quiet
@@ -56,12 +56,12 @@ def test_the_quiet_stretch_is_as_long_as_asked(seed: int, quiet: int) -> None:
 
 
 @pytest.mark.parametrize("quiet", [-1, 73])
-def test_a_quiet_stretch_out_of_range_is_refused(quiet: int) -> None:
+def test_quiet_length_out_of_range_is_refused(quiet: int) -> None:
     with pytest.raises(ValueError, match=f"quiet is {quiet}; expected 0 to 72 words, as a diary has 120 at"):
         corpus.diary(random.Random(0), quiet=quiet)
 
 
-def test_the_vocabulary_has_every_word_once_and_none_that_never_comes() -> None:
+def test_vocabulary_is_exactly_the_corpus_words() -> None:
     words, entries = corpus.vocabulary(), list(itertools.islice(corpus.entries(random.Random(0)), 3000))
     assert sorted(words) == sorted({word for entry in entries for word in entry})
     assert words[0] == EOS

@@ -46,7 +46,7 @@ def tiny_latent(**changed: Any) -> LatentTransformer:
     head_dim=st.sampled_from([2, 6]),
 )
 @settings(max_examples=25)
-def test_both_forms_are_one_function(
+def test_expanded_equals_absorbed(
     kind: str, split: list[tuple[int, bool]], batch: int, n_heads: int, rank: int, head_dim: int
 ) -> None:
     """However the tokens are split, even where the form changes from pass to pass, and in every cache."""
@@ -63,7 +63,7 @@ def test_both_forms_are_one_function(
     assert cache.nbytes == other.nbytes > 0 or kind in EXACT
 
 
-def test_absorbed_attention_works_on_the_rows() -> None:
+def test_absorbed_attention_reads_latents_directly() -> None:
     """What goes into the core: rows for one KV head, or keys and values for each. The logits are equal."""
     model, seen, output = tiny_latent(), [], []
     model.get_submodule("layers.1.self_attn.core").register_forward_hook(
@@ -81,7 +81,7 @@ def test_absorbed_attention_works_on_the_rows() -> None:
     assert {module.scale for module in model.modules() if isinstance(module, Core)} == {12**-0.5}
 
 
-def test_the_cache_holds_the_rows_and_nothing_else() -> None:
+def test_latent_cache_stores_latents_only() -> None:
     model, ids = tiny_latent(), tokens(2, 11)
     cache = GrowingCache(model.config, 2, **DOUBLE)
     in_passes(model, ids, [4, 7], cache)

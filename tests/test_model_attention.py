@@ -54,7 +54,7 @@ def test_attend(Hkv: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_a_row_with_nothing_to_pick_gives_0(dtype: torch.dtype) -> None:
+def test_fully_masked_row_gives_zero(dtype: torch.dtype) -> None:
     """Not NaN, as a plain softmax would, and not the average of all keys."""
     q, k, v = (x.to(dtype) for x in qkv(2))
     mask = causal(T, S)
@@ -64,14 +64,14 @@ def test_a_row_with_nothing_to_pick_gives_0(dtype: torch.dtype) -> None:
     assert (got[:, :, [0, 2]].abs().sum(-1) > 0).all()
 
 
-def test_llama3_scaling_leaves_fast_pairs() -> None:
+def test_llama3_scaling_keeps_high_frequencies() -> None:
     """Pairs that are slowed down and blended: test_model_equal."""
     fast = Llama3Scaling(factor=8.0, low_freq_factor=0.1, high_freq_factor=0.2, original_max_seq_len=16)
     assert rope_frequencies(tiny_config(rope_scaling=fast))[0] == 1
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_angles_stay_float32_in_a_narrow_model(dtype: torch.dtype) -> None:
+def test_rope_angles_stay_float32_in_bfloat16_models(dtype: torch.dtype) -> None:
     """bfloat16 has 8 bits for a number: from 256 on it cannot tell a position from the next."""
     model = tiny().to(dtype)
     assert torch.equal(model.frequencies, rope_frequencies(model.config))
@@ -85,7 +85,7 @@ def test_angles_stay_float32_in_a_narrow_model(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize(
     "changed", [{"tied": True}, {"qkv_bias": True, "n_kv_heads": 1}, {"kind": QKNormConfig}]
 )
-def test_parameters_are_counted(changed: dict[str, Any]) -> None:
+def test_n_parameters_matches_the_model(changed: dict[str, Any]) -> None:
     config = tiny_config(**changed)
     assert config.n_parameters == sum(p.numel() for p in model_of(config).parameters())
 
@@ -95,7 +95,7 @@ LATENT = LatentConfig(**(WIDE | {"n_kv_heads": 1}), rank=100, rope_dim=40)
 
 
 @pytest.mark.parametrize("config", [ModelConfig(**WIDE, qkv_bias=True), LATENT], ids=["", "latent"])
-def test_weights_are_drawn_small(config: ModelConfig) -> None:
+def test_initial_weights_are_small(config: ModelConfig) -> None:
     torch.manual_seed(3)
     model = model_of(config)
     assert isinstance(model, LatentTransformer) == (config is LATENT)
@@ -108,7 +108,7 @@ def test_weights_are_drawn_small(config: ModelConfig) -> None:
     assert model.norm.weight.eq(1).all()
 
 
-def test_bytes_of_a_token() -> None:
+def test_cache_nbytes_per_token() -> None:
     assert tiny_config().cache_nbytes_per_token() == 2 * 3 * 3 * 8 * 4
     assert tiny_config(n_kv_heads=1).cache_nbytes_per_token(2) == 2 * 3 * 1 * 8 * 2
     numpy_s = tiny_config(ModelConfig, **{name: np.int64(size) for name, size in SIZES.items()}, rope_theta=1)
@@ -151,6 +151,6 @@ def test_sizes_that_do_not_fit(changed: dict[str, Any], message: str) -> None:
         (torch.ones(1, 41, dtype=torch.int64), "41 new tokens after 0 make 41; expected at most 40"),
     ],
 )
-def test_tokens_that_cannot_run(ids: Any, message: str) -> None:
+def test_invalid_tokens_are_refused(ids: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         tiny()(ids)

@@ -31,12 +31,12 @@ from tests.planted import Bug, Planted, instead
 torch.set_num_threads(1)
 planted = Planted()
 
-ATTEND, NOTHING = parts.test_attend, parts.test_a_row_with_nothing_to_pick_gives_0
+ATTEND, NOTHING = parts.test_attend, parts.test_fully_masked_row_gives_zero
 SPLIT, MASK = caches.test_cached_equals_uncached, caches.test_positions_and_mask
-FULL, RESET = caches.test_exactly_full_then_over, caches.test_truncate_or_reset_then_go_on
-HALF_WAY = caches.test_a_pass_that_fails_half_way_leaves_the_cache_as_before
-GREEDY = replies.test_greedy_equals_running_everything_again
-FIELDS = replies.test_a_reply_read_back_field_by_field
+FULL, RESET = caches.test_pass_beyond_max_len_is_refused, caches.test_truncated_cache_continues_correctly
+HALF_WAY = caches.test_failed_pass_leaves_cache_unchanged
+GREEDY = replies.test_greedy_equals_generation_without_cache
+FIELDS = replies.test_generation_attributes
 EQUAL = equal.test_equal_to_transformers
 
 # --- masks and positions ---
@@ -72,16 +72,16 @@ planted("each layer advances the cache", [FULL, SPLIT], "gpt-fast; nanochat")(
     instead(StaticCache.append, append_and_count),
     instead(Cache.advance, lambda old, self, T: None),
 )
-ROOM, CANNOT = replies.test_which_reason_where_several_hold, parts.test_tokens_that_cannot_run
-planted("full a row too early", [FULL, ROOM], "transformers #37574", of=Cache.check_room)(
+ROOM, CANNOT = replies.test_stop_reason_priority, parts.test_invalid_tokens_are_refused
+planted("full a row too early", [FULL, ROOM], "transformers #37574", of=Cache.check_capacity)(
     lambda old, self, T: old(self, T + 1)
 )
-planted("full a row too late", [FULL, CANNOT], "transformers #37574", of=Cache.check_room)(
+planted("full a row too late", [FULL, CANNOT], "transformers #37574", of=Cache.check_capacity)(
     lambda old, self, T: old(self, T - 1 if T > 0 else T)
 )
 planted(
     "reset does nothing",
-    [RESET, replies.test_a_cache_in_use_is_refused_and_serves_again_after_reset],
+    [RESET, replies.test_used_cache_is_refused_until_reset],
     "candle-vllm #6",
     of=Cache.reset,
 )(lambda old, self: None)
@@ -94,11 +94,11 @@ def _(old: Any, self: Any, layer: int, k: Tensor, v: Tensor) -> Any:
     return self.k[layer][:, :, :S], self.v[layer][:, :, :S]
 
 
-ROWS = drafts.test_rows_are_counted_after_every_round
+ROWS = drafts.test_cache_length_after_every_round
 planted("truncate does not forget", [RESET, MASK, ROWS], "mlx-lm PR#1109", of=Cache.truncate)(
     lambda old, self, length: old(self, self.length)
 )
-COUNTED = caches.test_only_what_can_be_counted_counts
+COUNTED = caches.test_truncate_accepts_whole_numbers_only
 planted("a negative trim lengthens", [COUNTED], "mlx-lm #1868", of=Cache.check_length)(
     lambda old, self, length: old(self, max(length, 0))
 )
@@ -132,17 +132,18 @@ def expanded(self: Cache, x: Tensor) -> Tensor:
     return x.repeat_interleave(self.sizes.n_heads // self.sizes.n_kv_heads, 1)
 
 
-planted("expanded heads cached under GQA", [caches.test_bytes], "SnapKV #16 #29")(
+planted("expanded heads cached under GQA", [caches.test_nbytes_matches_memory], "SnapKV #16 #29")(
     instead(
-        Cache.shapes, lambda old, self, T: tuple((b, self.sizes.n_heads, *x) for b, _, *x in old(self, T))
+        Cache.entry_shapes,
+        lambda old, self, T: tuple((b, self.sizes.n_heads, *x) for b, _, *x in old(self, T)),
     ),
     instead(GrowingCache.append, lambda old, self, n, *new: old(self, n, *(expanded(self, x) for x in new))),
 )
 
 # --- windows, unequal lengths ---
 
-WINDOWED = smaller.test_a_window_is_the_model_under_a_mask
-BACK = smaller.test_a_pass_of_one_token_can_be_taken_back
+WINDOWED = smaller.test_window_equals_masked_model
+BACK = smaller.test_window_can_undo_one_token
 
 
 def masks(change: Callable[[Tensor], Tensor]) -> Any:
@@ -150,12 +151,12 @@ def masks(change: Callable[[Tensor], Tensor]) -> Any:
 
 
 planted("rows kept used as position", [WINDOWED], "VeloxQuant-MLX #389", of=Cache.positions)(
-    lambda old, self, T: old(self, T) - self.length + self.n_kept
+    lambda old, self, T: old(self, T) - self.length + self.n_entries
 )
-planted("a window one too short", [WINDOWED], "transformers #37574", of=WindowCache.near)(
+planted("a window one too short", [WINDOWED], "transformers #37574", of=WindowCache.in_window)(
     lambda old, self, keys, queries, layer: old(self, keys, queries + 1, layer)
 )
-planted("a window one too long", [WINDOWED], "transformers #37574", of=WindowCache.near)(
+planted("a window one too long", [WINDOWED], "transformers #37574", of=WindowCache.in_window)(
     lambda old, self, keys, queries, layer: old(self, keys, queries - 1, layer)
 )
 planted("every layer has the mask of the first", [WINDOWED], "vllm PR #51756", of=WindowCache.mask)(
@@ -170,22 +171,22 @@ planted("a ring breaks causality", [WINDOWED], "litgpt #2182", of=WindowCache.ma
 planted("a long prompt loses rows before it has looked", [WINDOWED], "litgpt #2182", of=WindowCache.mask)(
     masks(lambda mask: mask & mask[-1])
 )
-planted("the window is masked and the rows are kept", [WINDOWED], "mlx-lm #1914", of=WindowCache.some)(
-    lambda old, self, at, kept: old(self, at, [x >= 0 for x in at])
-)
+planted(
+    "the window is masked and the rows are kept", [WINDOWED], "mlx-lm #1914", of=WindowCache.select_entries
+)(lambda old, self, positions, masks: old(self, positions, [x >= 0 for x in positions]))
 planted("rows of the last pass stay", [BACK], "mlx-lm PR#1109", of=WindowCache.truncate)(
     lambda old, self, length: Cache.truncate(self, length)
 )
-EACH = paged.test_each_says_what_it_says_alone
+EACH = paged.test_batched_logits_equal_single_sequences
 planted("one position for all sequences", [EACH], "unsloth #3699", of=PagedCache.positions)(
     lambda old, self, T: old(self, T)[:1].expand(self.batch, -1)
 )
 
 
-@planted("rows behind the end are read", [EACH], "tt-metal #41215", of=PagedCache.planned)
+@planted("rows behind the end are read", [EACH], "tt-metal #41215", of=PagedCache.make_layout)
 def _(old: Any, self: Any, T: int) -> Any:
     found = old(self, T)
-    return found._replace(shown=self.slots()[..., : found.mask.shape[-1]].flatten())
+    return found._replace(read_slots=self.slots()[..., : found.mask.shape[-1]].flatten())
 
 
 # --- attention and the blocks ---
@@ -206,14 +207,14 @@ planted("a fully masked row averages the future", [NOTHING], "pytorch #103963", 
 planted("KV heads dealt out in turns", [ATTEND, EQUAL], of=attend)(
     lambda old, q, k, v, *more: old(q, *(x.repeat(1, q.shape[1] // x.shape[1], 1, 1) for x in (k, v)), *more)
 )
-NARROW = parts.test_angles_stay_float32_in_a_narrow_model
+NARROW = parts.test_rope_angles_stay_float32_in_bfloat16_models
 planted("heads split without the transpose", [EQUAL], of=Attention.split_heads)(
     lambda old, self, x: x.reshape(x.shape[0], -1, x.shape[1], self.head_dim)
 )
 planted("angles are rounded to bfloat16", [NARROW], of=attention.rotation)(
     lambda old, at, frequencies, dtype: old(at.to(dtype), frequencies.to(dtype), dtype)
 )
-FORMS = latent.test_absorbed_attention_works_on_the_rows
+FORMS = latent.test_absorbed_attention_reads_latents_directly
 
 
 @planted("latent rows: the scale of the absorbed width", [FORMS], of=LatentAttention.__init__)
@@ -256,7 +257,7 @@ def _(old: Any, drafted: Any, chosen: Any) -> list[int]:
     return [*drafted[: len(taken) - len(drafted)], own]
 
 
-EXACT = drafts.test_drawn_replies_have_the_model_s_probabilities
+EXACT = drafts.test_sampled_speculation_has_model_probabilities
 planted(
     "a draft is refused and the token drawn as if none had been", [EXACT], of=sampling.accept_or_resample
 )(lambda old, p, q, token, u: None if old(p, q, token, u) is None else p)
@@ -277,5 +278,5 @@ planted("the window of a checkpoint is one too short", [SAME], "transformers #37
 
 
 @pytest.mark.parametrize("bug", planted.bugs, ids=str)
-def test_it_is_caught_by_the_tests_that_it_names(bug: Bug) -> None:
+def test_planted_bug_fails_its_tests(bug: Bug) -> None:
     assert bug.missed_by() == []

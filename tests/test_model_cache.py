@@ -1,4 +1,4 @@
-"""Every kind of cache: cached equals uncached however tokens are split; full, cut back, shared, broken."""
+"""Every cache class: cached equals uncached in any passes, when full, truncated, copied or interrupted."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def test_cached_equals_uncached(kind: str, split: list[int], batch: int, n_kv_he
     split = [n for i, n in enumerate(split) if sum(split[: i + 1]) <= model.config.max_seq_len]
     ids, cache = tokens(batch, sum(split), seed), fresh(kind, batch, model.config)
     same(in_passes(model, ids, split, cache), model(ids))
-    assert cache.length == cache.n_kept == sum(split)
+    assert cache.length == cache.n_entries == sum(split)
 
 
 @pytest.mark.parametrize("split", [[12], [1] * 12, [11, 1]])
 @exact
-def test_exactly_full_then_over(kind: str, split: list[int]) -> None:
+def test_pass_beyond_max_len_is_refused(kind: str, split: list[int]) -> None:
     ids, cache = tokens(2, 16), fresh(kind, 2, max_len=12)
     same(in_passes(MODEL, ids[:, :12], split, cache), MODEL(ids[:, :12]))
     for over in (1, 4):
@@ -56,8 +56,8 @@ def test_exactly_full_then_over(kind: str, split: list[int]) -> None:
     same(in_passes(MODEL, ids[:, 11:12], [1], cache), MODEL(ids[:, :12])[:, 11:])
 
 
-def test_caches_take_turns_on_one_model() -> None:
-    """Two of each kind."""
+def test_several_caches_share_one_model() -> None:
+    """Two caches of each class."""
     caches = [fresh(kind) for kind in [*EXACT, *EXACT]]
     texts, output = tokens(len(caches), 15), []
     for start, stop in [(0, 6), (6, 7), (7, 8), (8, 15)]:
@@ -69,12 +69,12 @@ def test_caches_take_turns_on_one_model() -> None:
 @given(kept=st.integers(0, 11), seed=st.integers(0, 20))
 @example(kept=0, seed=0)
 @settings(max_examples=10)
-def test_truncate_or_reset_then_go_on(kind: str, kept: int, seed: int) -> None:
-    """As after a rejected draft, or for another reply: the rows cut off leave nothing behind."""
+def test_truncated_cache_continues_correctly(kind: str, kept: int, seed: int) -> None:
+    """As after a rejected draft, or for another reply: truncated entries have no effect any more."""
     old, new, cache = tokens(1, 11, seed), tokens(1, 14, seed + 100), fresh(kind)
     in_passes(MODEL, old, [8, 3], cache)
     cache.truncate(kept) if kept else cache.reset()
-    assert cache.length == cache.n_kept == kept
+    assert cache.length == cache.n_entries == kept
     got = in_passes(MODEL, new, [1, 2, 11], cache)
     same(got, MODEL(torch.cat([old[:, :kept], new], 1))[:, kept:])
 
@@ -82,7 +82,7 @@ def test_truncate_or_reset_then_go_on(kind: str, kept: int, seed: int) -> None:
 @exact
 def test_positions_and_mask(kind: str) -> None:
     cache = EXACT[kind](tiny_config())
-    assert (cache.length, cache.n_kept, cache.n_layers, cache.max_len, cache.changes) == (0, 0, 3, 40, 0)
+    assert (cache.length, cache.n_entries, cache.n_layers, cache.max_len, cache.changes) == (0, 0, 3, 40, 0)
     assert cache.positions(3).flatten().tolist() == [0, 1, 2]
     assert cache.mask(2).view(2, 2).tolist() == [[True, False], [True, True]]
     cache.advance(3)
@@ -92,12 +92,12 @@ def test_positions_and_mask(kind: str) -> None:
     assert cache.mask(1).all()  # a decode step masks nothing
     cache.truncate(1)
     assert cache.mask(2).view(2, 3).int().tolist() == [[1, 1, 0], [1, 1, 1]]
-    assert (cache.length, cache.n_kept, cache.changes) == (1, 1, 2)
+    assert (cache.length, cache.n_entries, cache.changes) == (1, 1, 2)
 
 
 @exact
-def test_a_mask_made_while_inferring_serves_training_too(kind: str) -> None:
-    """Tensors of inference mode may not be saved for a gradient; the cache keeps the newest mask."""
+def test_mask_from_inference_mode_works_in_training(kind: str) -> None:
+    """Tensors of inference mode cannot be saved for a gradient; the cache memoizes the newest mask."""
     cache, scores = EXACT[kind](tiny_config()), torch.zeros(4, 4, requires_grad=True)
     with torch.inference_mode():
         assert cache.mask(4).is_inference()
@@ -106,22 +106,22 @@ def test_a_mask_made_while_inferring_serves_training_too(kind: str) -> None:
     assert torch.equal(scores.grad, torch.ones(4, 4).tril())
 
 
-@pytest.mark.parametrize(("kind", "rows"), [("growing", 0), ("static", 20), ("paged", 21)])
-def test_bytes(kind: str, rows: int) -> None:
+@pytest.mark.parametrize(("kind", "n_entries"), [("growing", 0), ("static", 20), ("paged", 21)])
+def test_nbytes_matches_memory(kind: str, n_entries: int) -> None:
     """2 (K and V) × 3 layers × 3 KV heads × 8 × 4 bytes are 576 a token: KV heads, not query heads.
 
-    A growing cache lets go of rows that were cut off with the next append.
+    A growing cache frees truncated entries with the next append.
     """
     model, cache = tiny(), fresh(kind, 2, max_len=20, dtype=torch.float32)
-    assert cache.nbytes == 2 * rows * 576
+    assert cache.nbytes == 2 * n_entries * 576
     for act, n in (
         (lambda: in_passes(model, tokens(2, 7), [4, 1, 2], cache), 7),
         (lambda: cache.truncate(2), 2),
         (lambda: in_passes(model, tokens(2, 1), [1], cache), 3),
     ):
         act()
-        assert cache.nbytes == 2 * (rows or n) * 576
-        shown = f"({n} of 20 rows, {cache.nbytes:,} bytes)"
+        assert cache.nbytes == 2 * (n_entries or n) * 576
+        shown = f"({n} of 20 entries, {cache.nbytes:,} bytes)"
         assert repr(cache) == type(cache).__name__ + shown
     held: Any = [*cache.k, *cache.v]  # type: ignore[attr-defined]
     assert (
@@ -130,11 +130,11 @@ def test_bytes(kind: str, rows: int) -> None:
     )
 
 
-def test_rows_that_are_laid_out_are_handed_out_as_views() -> None:
+def test_static_append_returns_views() -> None:
     cache, new = StaticCache(MODEL.config, dtype=torch.float64), torch.randn(2, 1, 3, 4, 8).double()
-    for rows, k_or_v, stored in zip(cache.append(1, *new), new, (cache.k, cache.v), strict=True):
-        assert torch.equal(rows, k_or_v)
-        assert rows.untyped_storage().data_ptr() == stored.untyped_storage().data_ptr()
+    for returned, k_or_v, stored in zip(cache.append(1, *new), new, (cache.k, cache.v), strict=True):
+        assert torch.equal(returned, k_or_v)
+        assert returned.untyped_storage().data_ptr() == stored.untyped_storage().data_ptr()
 
 
 @pytest.mark.parametrize(
@@ -148,56 +148,56 @@ def test_rows_that_are_laid_out_are_handed_out_as_views() -> None:
         ({"device": "meta"}, "device meta, the pass has device cpu"),
     ],
 )
-def test_a_cache_made_for_another_pass_is_refused(result: dict[str, object], message: str) -> None:
+def test_mismatched_cache_is_refused(result: dict[str, object], message: str) -> None:
     cache = GrowingCache(**({"sizes": tiny_config()} | result))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=message):
         in_passes(tiny(), tokens(1, 4), [4], cache)
     assert cache.length == 0
 
 
-def test_a_class_is_no_cache() -> None:
+def test_cache_class_is_refused() -> None:
     kind: Any = GrowingCache
     for run in (lambda: MODEL(tokens(1, 4), kind), lambda: generate(MODEL, [1, 2], 3, cache=kind)):
         with pytest.raises(ValueError, match=r"cache is GrowingCache; expected an object, such as model.new"):
             run()
 
 
-def test_rows_written_in_place_carry_no_gradient() -> None:
+def test_static_cache_refuses_gradients() -> None:
     model, ids = tiny(n_layers=2, dtype=torch.float64), tokens(1, 7)
     cache = StaticCache(model.config, dtype=torch.float64)
-    with pytest.raises(ValueError, match=r"want a gradient came in; .*torch.no_grad\(\)"):
+    with pytest.raises(ValueError, match=r"require a gradient; .*torch.no_grad\(\)"):
         model(ids, cache)
-    rows = torch.zeros(1, 3, 7, 8, dtype=torch.float64)
-    with pytest.raises(ValueError, match="want a gradient came in"):
-        cache.append(0, rows, rows.clone().requires_grad_())
+    keys = torch.zeros(1, 3, 7, 8, dtype=torch.float64)
+    with pytest.raises(ValueError, match="require a gradient"):
+        cache.append(0, keys, keys.clone().requires_grad_())
     assert (cache.length, float(cache.k.abs().sum())) == (0, 0)
 
 
-def rows(cache: Cache) -> Tensor:
-    """All that a pass would be shown, keys and values of every layer: one of no tokens asks for it."""
-    none = torch.empty(cache.shapes(0)[0], dtype=cache.dtype)
-    shown = [cache.append(layer, none, none) for layer in range(cache.n_layers)]
-    return torch.stack([x for pair in shown for x in pair]).clone()
+def entries(cache: Cache) -> Tensor:
+    """Keys and values of every layer, as a pass would get them: an append of no tokens returns them."""
+    empty = torch.empty(cache.entry_shapes(0)[0], dtype=cache.dtype)
+    returned = [cache.append(layer, empty, empty) for layer in range(cache.n_layers)]
+    return torch.stack([x for pair in returned for x in pair]).clone()
 
 
 @pytest.mark.parametrize("place", ["layers.2", "lm_head"])
 @every
-def test_a_pass_that_fails_half_way_leaves_the_cache_as_before(kind: str, place: str) -> None:
-    """In the last layer, when the others have appended, or after it, when all have."""
+def test_failed_pass_leaves_cache_unchanged(kind: str, place: str) -> None:
+    """It fails in the last layer, when the others have appended, or after it, when all have."""
     ids, cache = tokens(2, 12), fresh(kind, 2)
     expected = in_passes(MODEL, ids, [5, 4, 3], fresh(kind, 2))
     first = in_passes(MODEL, ids[:, :5], [5], cache)
-    before, output = rows(cache), (cache.length, cache.n_kept, cache.changes)
+    before, counts = entries(cache), (cache.length, cache.n_entries, cache.changes)
     with failing(MODEL, place), pytest.raises(KeyboardInterrupt):
         in_passes(MODEL, ids[:, 5:8].flip(1), [3], cache)
-    assert torch.equal(rows(cache), before)
-    assert (cache.length, cache.n_kept, cache.changes) == output
+    assert torch.equal(entries(cache), before)
+    assert (cache.length, cache.n_entries, cache.changes) == counts
     same(torch.cat([first, in_passes(MODEL, ids[:, 5:], [4, 3], cache)], 1), expected)
 
 
 @every
-def test_a_pass_that_fails_says_nothing_about_the_next(kind: str) -> None:
-    """Not about one of as many tokens, which begins elsewhere."""
+def test_failed_pass_does_not_affect_the_next(kind: str) -> None:
+    """The next pass has as many tokens, but begins at another position."""
     ids, cache = tokens(2, 11), fresh(kind, 2)
     in_passes(MODEL, ids[:, :8], [8], cache)
     with failing(MODEL, "lm_head"), pytest.raises(KeyboardInterrupt):
@@ -207,67 +207,67 @@ def test_a_pass_that_fails_says_nothing_about_the_next(kind: str) -> None:
 
 
 @every
-def test_a_copied_or_pickled_cache_goes_on_by_itself(kind: str) -> None:
-    """Neither writes over the other's entries."""
+def test_copied_cache_is_independent(kind: str) -> None:
+    """Neither overwrites the other's entries."""
     ids = tokens(2, 12)
     for copied in (copy, deepcopy, lambda cache: pickle.loads(pickle.dumps(cache))):
         cache, alone, other_alone = (fresh(kind, 2) for _ in range(3))
-        for each in (cache, alone, other_alone):
-            in_passes(MODEL, ids[:, :9], [9], each)
+        for filled in (cache, alone, other_alone):
+            in_passes(MODEL, ids[:, :9], [9], filled)
         first, other = (cache, alone), (copied(cache), other_alone)
         for pair, new in ((first, ids[:, 9:11]), (other, ids[:, :3]), (first, ids[:, 11:])):
-            got, expected = (in_passes(MODEL, new, [new.shape[1]], each) for each in pair)
+            got, expected = (in_passes(MODEL, new, [new.shape[1]], cache) for cache in pair)
             same(got, expected)
 
 
 @every
-def test_restore_returns_to_exactly_what_was_there(kind: str) -> None:
-    """Though passes since have rounded entries or dropped them; and only to what this cache has held."""
+def test_restore_is_exact(kind: str) -> None:
+    """Even if later passes rounded or dropped entries; a snapshot of another cache is refused."""
     cache, ids = fresh(kind, 2), tokens(2, 30)
     expected = in_passes(MODEL, ids[:, :14], [8, 6], fresh(kind, 2))[:, 8:]
     in_passes(MODEL, ids[:, :8], [8], cache)
-    there = cache.snapshot()
+    snapshot = cache.snapshot()
     for split in ([1], [20], [1, 2, 3]):
-        if kind not in ("static", "paged"):  # those write over what was cut off
+        if kind not in ("static", "paged"):  # those overwrite truncated entries
             cache.reset()
         in_passes(MODEL, ids[:, 8 : 8 + sum(split)], split, cache)
         changes = cache.changes
-        cache.restore(there)
+        cache.restore(snapshot)
         assert cache.changes > changes
         same(in_passes(MODEL, ids[:, 8:14], [6], cache), expected)
-    with pytest.raises(ValueError, match="a snapshot of another cache came in"):
-        deepcopy(cache).restore(there)
+    with pytest.raises(ValueError, match="the snapshot is of another cache"):
+        deepcopy(cache).restore(snapshot)
 
 
 @pytest.mark.parametrize("kind", ["static", "paged"])
-def test_restore_refuses_entries_that_were_written_over(kind: str) -> None:
+def test_restore_refuses_overwritten_entries(kind: str) -> None:
     cache, ids = fresh(kind, 2), tokens(2, 12)
     in_passes(MODEL, ids[:, :7], [7], cache)
-    there = cache.snapshot()
+    snapshot = cache.snapshot()
     cache.truncate(6)
     in_passes(MODEL, ids[:, :9], [9], cache)
-    with pytest.raises(ValueError, match="a snapshot of 7 tokens came in, of which some were cut off since"):
-        cache.restore(there)
-    there = cache.snapshot()  # taken after the cut
+    with pytest.raises(ValueError, match="the snapshot is of 7 tokens, some of which were truncated since"):
+        cache.restore(snapshot)
+    snapshot = cache.snapshot()  # taken after the truncation
     in_passes(MODEL, ids[:, :3], [3], cache)
-    cache.restore(there)
+    cache.restore(snapshot)
     assert cache.length == 15
 
 
-def test_a_paged_restore_returns_to_the_length_of_each_sequence() -> None:
+def test_paged_restore_resets_each_length() -> None:
     cache, ids = PagedCache(MODEL.config, 2, dtype=torch.float64), tokens(2, 12)
     with cache.expect([3, 5]):
         in_passes(MODEL, ids[:, :5], [5], cache)
-    there = cache.snapshot()
+    snapshot = cache.snapshot()
     for _ in range(2):
         in_passes(MODEL, ids[:, :4], [4], cache)
-        cache.restore(there)
+        cache.restore(snapshot)
         assert (cache.lengths, cache.length) == ([3, 5], 5)
-    there = cache.snapshot()
+    snapshot = cache.snapshot()
     cache.truncate([1, 5])
     in_passes(MODEL, ids[:, :4], [4], cache)
-    with pytest.raises(ValueError, match="some were cut off since"):
-        cache.restore(there)
+    with pytest.raises(ValueError, match="some of which were truncated since"):
+        cache.restore(snapshot)
 
 
 STEPS: dict[str, Any] = {
@@ -279,10 +279,8 @@ STEPS: dict[str, Any] = {
 
 @pytest.mark.parametrize("act", STEPS)
 @every
-def test_what_a_step_changes_it_changes_at_its_end(
-    kind: str, act: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ctrl-C before the one call that stores, or behind it: nothing has happened, or all."""
+def test_interrupt_changes_all_or_nothing(kind: str, act: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C before the one call that commits a step, or after it: nothing has changed, or everything."""
     update = Cache.update
     for done in (False, True):
         cache, ids = fresh(kind), tokens(1, 25)
@@ -305,17 +303,17 @@ def test_what_a_step_changes_it_changes_at_its_end(
 
 
 @every
-def test_append_refuses_other_rows(kind: str) -> None:
+def test_append_refuses_mismatched_entries(kind: str) -> None:
     cache = fresh(kind, 2, dtype=torch.float32)
     good, expanded, other = torch.zeros(2, 3, 5, 8), torch.zeros(2, 6, 5, 8), torch.zeros(1, 3, 5, 8)
     for k, v in ((expanded, expanded), (good, other), (good, good[:, :, :4])):
-        with pytest.raises(ValueError, match=r"came in; expected \(2, 3, .*8\) and \(2, 3"):
+        with pytest.raises(ValueError, match=r"got keys .*; expected \(2, 3, .*8\) and \(2, 3"):
             cache.append(0, k, v)
     for layer in (-1, 3):
         with pytest.raises(ValueError, match=f"layer is {layer}; expected 0 to 2"):
             cache.append(layer, good, good)
     for k, v in ((good.double(), good), (good, good.bfloat16())):
-        with pytest.raises(ValueError, match=r"came in; expected torch.float32 for both"):
+        with pytest.raises(ValueError, match=r"got keys .*; expected torch.float32 for both"):
             cache.append(0, k, v)
     nbytes = cache.nbytes
     with pytest.raises(ValueError, match="45 new tokens after 0 make 45"):
@@ -324,7 +322,7 @@ def test_append_refuses_other_rows(kind: str) -> None:
 
 
 @every
-def test_only_what_can_be_counted_counts(kind: str) -> None:
+def test_truncate_accepts_whole_numbers_only(kind: str) -> None:
     cache = fresh(kind)
     in_passes(MODEL, tokens(1, 4), [4], cache)
     for length in (5, -1, 1.5, "1", None, True):

@@ -121,7 +121,7 @@ def test_equal_to_transformers(name: str, split: str, cache: type[Cache]) -> Non
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
-def test_a_norm_is_equal_to_the_last_bit(dtype: torch.dtype) -> None:
+def test_rms_norm_is_bitwise_equal(dtype: torch.dtype) -> None:
     """Normed in float32, cast, and only then scaled: the other way round a narrow type rounds otherwise."""
     ours, theirs = RMSNorm(30, 1e-3), LlamaRMSNorm(30, 1e-3)
     enlarge(ours)
@@ -152,7 +152,7 @@ def test_equal_losses_give_equal_gradients(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_what_we_save_opens_in_transformers(name: str, tmp_path: Path) -> None:
+def test_saved_checkpoint_opens_in_transformers(name: str, tmp_path: Path) -> None:
     """Each norm's epsilon is the same, which moves no logit where the numbers are large."""
     theirs, ours = pair(name)
     epsilons = [m.variance_epsilon for m in theirs.modules() if hasattr(m, "variance_epsilon")]
@@ -169,7 +169,7 @@ def test_what_we_save_opens_in_transformers(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
-def test_save_and_load_keep_every_bit(dtype: torch.dtype, tmp_path: Path) -> None:
+def test_save_and_load_are_lossless(dtype: torch.dtype, tmp_path: Path) -> None:
     model = tiny(dtype=dtype, hidden_size=36, qkv_bias=True, eos_ids=(3, 7))
     save(model, tmp_path)
     loaded = load(tmp_path)
@@ -182,7 +182,7 @@ def test_save_and_load_keep_every_bit(dtype: torch.dtype, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", [name for name in CONFIGS if "tied" in name])
-def test_several_files(name: str, tmp_path: Path) -> None:
+def test_sharded_checkpoint_loads(name: str, tmp_path: Path) -> None:
     theirs, ours = pair(name)
     theirs.save_pretrained(tmp_path, max_shard_size="9KB")
     assert len(list(tmp_path.glob("*.safetensors"))) > 2

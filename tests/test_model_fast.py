@@ -59,7 +59,7 @@ def with_rounded_weights(model: Transformer, bits: int) -> Transformer:
 @pytest.mark.parametrize(
     ("bits", "kind"), [(16, "GQA"), *((bits, kind) for kind in KINDS for bits in (32, 8))]
 )
-def test_same_logits(bits: int, kind: str) -> None:
+def test_twin_has_the_same_logits(bits: int, kind: str) -> None:
     """All in one call, and by the modules: over FEW tokens, and with a cache of another kind."""
     model = tiny(**KINDS[kind])
     twin, plain = speed_up(model, bits=bits), with_rounded_weights(model, bits)
@@ -73,7 +73,7 @@ def test_same_logits(bits: int, kind: str) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(1, 16), min_size=1, max_size=8).filter(lambda split: sum(split) <= 40))
-def test_any_split_into_passes(split: list[int]) -> None:
+def test_twin_accepts_any_split_into_passes(split: list[int]) -> None:
     """Unused rows are not read."""
     ids, cache = tokens(2, sum(split)), StaticCache(MODEL.config, 2)
     cache.k.fill_(1e9)
@@ -86,7 +86,7 @@ MODEL = tiny()
 TWIN = speed_up(MODEL)
 
 
-def test_the_rows_are_the_models() -> None:
+def test_twin_stores_the_same_entries() -> None:
     """One goes on where the other stopped, on the same cache."""
     ids, plain, mixed = tokens(1, 12), StaticCache(MODEL.config), StaticCache(MODEL.config)
     right = in_passes(MODEL, ids, [12], plain)
@@ -99,7 +99,7 @@ def test_the_rows_are_the_models() -> None:
 
 
 @pytest.mark.parametrize("split", [[(5, 2, 0), (1, 1, 4), (1, 1, 1), (0, 7, 2)], [(14, 3, 1), (1, 1, 1)]])
-def test_sequences_of_unequal_length_in_shuffled_pages(split: list[tuple[int, int, int]]) -> None:
+def test_twin_runs_unequal_lengths_in_shuffled_pages(split: list[tuple[int, int, int]]) -> None:
     """Padding at the left; in the pages and rows that are not in use lies poison."""
     ids = tokens(3, 15)
     right = in_passes(MODEL, ids, [15], GrowingCache(MODEL.config, 3))
@@ -119,7 +119,7 @@ def test_sequences_of_unequal_length_in_shuffled_pages(split: list[tuple[int, in
 
 
 @pytest.mark.parametrize("kind", KINDS_OF_CACHE)
-def test_every_kind_of_cache_serves_a_twin(kind: str) -> None:
+def test_twin_runs_every_cache_class(kind: str) -> None:
     ids, make = tokens(1, 9), KINDS_OF_CACHE[kind]
     right = in_passes(MODEL, ids, [4, 1, 4], make(MODEL.config))
     torch.testing.assert_close(in_passes(TWIN, ids, [4, 1, 4], make(MODEL.config)), right, **BOUND)
@@ -129,7 +129,7 @@ def test_every_kind_of_cache_serves_a_twin(kind: str) -> None:
     ("when", "place"),
     [("_", "mlp.down_proj"), ("_pre_", "mlp.down_proj"), ("_", "self_attn.core")],
 )
-def test_what_a_part_is_hooked_for_happens(when: str, place: str) -> None:
+def test_hooks_on_twin_run(when: str, place: str) -> None:
     """As where ranks add up their parts of a sum, or a recorder watches the core."""
     ids, model, twin = tokens(1, 9), tiny(), speed_up(MODEL)
     for each in (model, twin):
@@ -139,7 +139,7 @@ def test_what_a_part_is_hooked_for_happens(when: str, place: str) -> None:
     torch.testing.assert_close(in_passes(twin, ids, [5, 4], StaticCache(model.config)), right, **BOUND)
 
 
-def test_a_draft_runs_the_layers_it_has() -> None:
+def test_twin_drafts_with_its_first_layers() -> None:
     """Of a cache with room for all: the rows of the other layers stay."""
     ids, cache = tokens(2, 7), StaticCache(MODEL.config, 2)
     right = in_passes(first_layers(MODEL, 1), ids, [7], GrowingCache(MODEL.config, 2))
@@ -147,7 +147,7 @@ def test_a_draft_runs_the_layers_it_has() -> None:
     assert not cache.k[1:].any()
 
 
-def test_nothing_is_written_outside_the_pool() -> None:
+def test_twin_writes_only_inside_the_pool() -> None:
     """Whoever owns the pool lengthens the tables later."""
     cache = PagedCache(MODEL.config, pool=PagePool(MODEL.config, 4, page_size=3), tables=[[1]])
     cache.tables[0].append(9)
@@ -157,7 +157,7 @@ def test_nothing_is_written_outside_the_pool() -> None:
     assert (cache.length, cache.pool.k.any()) == (0, False)
 
 
-def test_scores_that_lie_far_apart() -> None:
+def test_twin_attention_handles_extreme_scores() -> None:
     """e^x of their differences is over the largest float32, or 0."""
     model = tiny()
     with torch.no_grad():
@@ -171,7 +171,7 @@ def test_scores_that_lie_far_apart() -> None:
     )
 
 
-def test_last_only_and_a_pass_that_fails() -> None:
+def test_twin_last_only_and_failed_pass() -> None:
     ids, cache = tokens(2, 6), StaticCache(MODEL.config, 2, max_len=8)
     every, last = TWIN(ids, StaticCache(MODEL.config, 2)), TWIN(ids, cache, last_only=True)
     assert torch.equal(last, every[:, -1:])
@@ -183,7 +183,7 @@ def test_last_only_and_a_pass_that_fails() -> None:
     assert cache.length == 6
 
 
-def test_the_model_stays_whole() -> None:
+def test_speed_up_leaves_the_model_unchanged() -> None:
     model = tiny(tied=True)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     parts = [type(part) for part in model.modules()]
@@ -199,13 +199,13 @@ def test_the_model_stays_whole() -> None:
     assert torch.equal(twin(ids), output)  # and the twin's layers are copies
 
 
-def test_threads_are_those_that_were_asked_for() -> None:
+def test_thread_count_is_as_requested() -> None:
     for n in (fast.numba.config.NUMBA_NUM_THREADS, 1):  # type: ignore[attr-defined]
         speed_up(MODEL, threads=n)(tokens(1, 1))
         assert fast.numba.get_num_threads() == n
 
 
-def test_by_default_a_large_model_uses_all_cores_and_a_narrow_one_does_not(
+def test_default_thread_count_depends_on_model_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
@@ -214,7 +214,7 @@ def test_by_default_a_large_model_uses_all_cores_and_a_narrow_one_does_not(
     assert [speed_up(model).threads for model in (large, MODEL)] == [2, 1]
 
 
-def test_speed_up_compiles_all_kernels_under_a_lock_and_leaves_pytorchs_threads() -> None:
+def test_kernels_compile_under_a_lock() -> None:
     """In a process of its own: a kernel is compiled, or read, once, and Numba starts its threads once."""
     code = """if True:
         import contextlib
@@ -267,14 +267,14 @@ SPOILED: dict[str, Any] = {
         ("nan", {"bits": 8}, "the largest weight is nan"),
     ],
 )
-def test_what_cannot_be_done_is_refused(what: str, settings_: dict[str, Any], words: str) -> None:
+def test_speed_up_refuses_invalid_arguments(what: str, settings_: dict[str, Any], words: str) -> None:
     model = tiny()
     SPOILED[what](model)
     with pytest.raises(ValueError, match=words):
         speed_up(model, **settings_)
 
 
-def test_a_twin_is_not_moved_and_not_made_of_a_twin() -> None:
+def test_twin_cannot_be_moved_or_sped_up() -> None:
     with pytest.raises(ValueError, match="expected no to"):
         TWIN.to(torch.bfloat16)
     with pytest.raises(ValueError, match="the model is of type FastTransformer"):
@@ -283,7 +283,7 @@ def test_a_twin_is_not_moved_and_not_made_of_a_twin() -> None:
         speed_up(tiny(kind=QKNormConfig))
 
 
-def test_a_row_of_zeros_stays_one() -> None:
+def test_zero_row_stays_zero() -> None:
     model = tiny()
     with torch.no_grad():
         model.lm_head.weight[5] = 0

@@ -35,14 +35,14 @@ def without_cache(model: Transformer, prompt: list[int], n: int) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", [None, *CACHES])
-def test_greedy_equals_running_everything_again(kind: type[Cache] | None) -> None:
+def test_greedy_equals_generation_without_cache(kind: type[Cache] | None) -> None:
     model = tiny()
     reply = generate(model, PROMPT, 20, cache=kind(model.config) if kind else None)
     assert list(reply) == reply.tokens == without_cache(model, PROMPT, 20)
     assert reply.stop_reason == "max_new_tokens"
 
 
-def test_by_hand_with_the_two_functions() -> None:
+def test_prefill_and_decode_step_by_hand() -> None:
     """The logits are tensors like any other: made in inference mode they would refuse the change."""
     model, cache, modes = tiny(), StaticCache(tiny().config), list[bool]()
     model.norm.register_forward_hook(lambda *_: modes.append(torch.is_inference_mode_enabled()))
@@ -63,7 +63,7 @@ def test_by_hand_with_the_two_functions() -> None:
     assert cache.length == len(PROMPT) + len(output) - 1  # the newest has not been run
 
 
-def test_prefill_makes_one_row_of_logits() -> None:
+def test_prefill_computes_one_row_of_logits() -> None:
     """A prompt of P tokens must not become P rows at the LM head, which would be a P × V matrix."""
     model = tiny()
     seen: list[tuple[int, ...]] = []
@@ -77,7 +77,7 @@ def test_prefill_makes_one_row_of_logits() -> None:
     torch.testing.assert_close(logits, everything[:, -1], rtol=0, atol=1e-5)
 
 
-def test_the_eos_of_the_config_ends_a_reply_unless_told_otherwise() -> None:
+def test_config_eos_ends_a_reply_by_default() -> None:
     """Token 0 may be one."""
     model, output = tiny(eos_ids=(0,)), without_cache(tiny(), PROMPT, 20)
     assert list(generate(model, PROMPT, 20)) == output[: output.index(0) + 1]
@@ -88,7 +88,7 @@ def test_the_eos_of_the_config_ends_a_reply_unless_told_otherwise() -> None:
 
 
 @pytest.mark.parametrize(("max_new_tokens", "rows"), [(1, 5), (36, 40), (1000, 40)])
-def test_a_cache_is_made_of_the_right_size(max_new_tokens: int, rows: int) -> None:
+def test_default_cache_has_the_right_size(max_new_tokens: int, rows: int) -> None:
     model = tiny(dtype=torch.bfloat16)
     _, cache, _ = module.check_request(model, PROMPT, max_new_tokens, None, None)
     assert (type(cache), cache.max_len, cache.dtype, cache.batch) == (StaticCache, rows, torch.bfloat16, 1)
@@ -99,7 +99,7 @@ def test_a_cache_is_made_of_the_right_size(max_new_tokens: int, rows: int) -> No
     ("max_new_tokens", "eos_at", "reason"),
     [(4, None, "max_new_tokens"), (5, None, "cache full"), (4, 3, "eos"), (5, 3, "eos")],
 )
-def test_which_reason_where_several_hold(max_new_tokens: int, eos_at: int | None, reason: str) -> None:
+def test_stop_reason_priority(max_new_tokens: int, eos_at: int | None, reason: str) -> None:
     """Eight rows are full with the fourth token."""
     model = tiny()
     output = without_cache(model, PROMPT, 4)
@@ -109,7 +109,7 @@ def test_which_reason_where_several_hold(max_new_tokens: int, eos_at: int | None
     assert reply.stop_reason == reason
 
 
-def test_tokens_come_one_by_one_and_times_are_of_the_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_stream_with_the_seconds_of_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter([10.0, 13.0, 100.0, 101.0, 200.0, 202.0])
     monkeypatch.setattr(module.time, "perf_counter", lambda: next(now))
     model = tiny()
@@ -125,7 +125,7 @@ def test_tokens_come_one_by_one_and_times_are_of_the_passes(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("refill", [[], [9] * 6, [7]], ids=["cut back", "refilled", "run on"])
-def test_a_cache_that_something_else_used_is_noticed(refill: list[int]) -> None:
+def test_foreign_use_of_the_cache_is_noticed(refill: list[int]) -> None:
     """With as many tokens as the reply left, too. Of two replies, the first to run may have it."""
     model = tiny()
     cache = StaticCache(model.config)
@@ -144,7 +144,7 @@ def test_a_cache_that_something_else_used_is_noticed(refill: list[int]) -> None:
     assert (cache.length, reply.stop_reason, reply.tokens) == (length, "error", output)
 
 
-def test_a_reply_read_back_field_by_field() -> None:
+def test_generation_attributes() -> None:
     """Two layers that differ, two tokens that end it, sampling: against everything run again, by hand."""
     model = tiny(seed=5, n_layers=2, dtype=torch.float64)
     rng, ids = np.random.default_rng(11), list(PROMPT)
@@ -171,7 +171,7 @@ def test_a_reply_read_back_field_by_field() -> None:
                 torch.testing.assert_close(mine[layer, :, :, : cache.length], seen, rtol=0, atol=1e-12)
 
 
-def test_numpy_s_ids_are_taken() -> None:
+def test_numpy_ids_are_accepted() -> None:
     model, ids = tiny(), np.array(PROMPT, dtype=np.int32)
     for prompt in (ids, list(ids), ids.astype(np.uint8)):
         assert list(generate(model, prompt, 3, eos_ids=np.array([]))) == without_cache(model, PROMPT, 3)
@@ -194,7 +194,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changed", "message"), BAD)
-def test_bad_input_is_refused_at_once(changed: dict[str, Any], message: str) -> None:
+def test_invalid_input_is_refused_immediately(changed: dict[str, Any], message: str) -> None:
     given: dict[str, Any] = {
         "prompt": PROMPT,
         "max_new_tokens": 4,
@@ -205,7 +205,7 @@ def test_bad_input_is_refused_at_once(changed: dict[str, Any], message: str) -> 
     assert (given["cache"].length, given["cache"].k.abs().sum()) == (0, 0), "nothing has been written"
 
 
-def test_a_cache_in_use_is_refused_and_serves_again_after_reset() -> None:
+def test_used_cache_is_refused_until_reset() -> None:
     model = tiny()
     cache = GrowingCache(model.config)
     list(generate(model, [9, 9, 9], 3, cache=cache))
@@ -218,7 +218,7 @@ def test_a_cache_in_use_is_refused_and_serves_again_after_reset() -> None:
 @pytest.mark.parametrize(
     ("weight", "message"), [(math.nan, "logits hold NaN"), (math.inf, "logits hold NaN"), (None, "Ctrl-C")]
 )
-def test_a_token_that_fails_half_way_leaves_the_cache_as_before(
+def test_failed_token_leaves_cache_unchanged(
     weight: float | None, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Numbers that are none, or a choice that is broken off."""
@@ -242,7 +242,7 @@ def test_a_token_that_fails_half_way_leaves_the_cache_as_before(
     assert list(reply) == [], "it does not go on"
 
 
-def test_to_read_no_further_is_no_error() -> None:
+def test_stopping_early_is_not_an_error() -> None:
     reply = generate(tiny(), PROMPT, 4)
     next(reply)
     reply._stream.close()  # type: ignore[attr-defined]

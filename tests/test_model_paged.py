@@ -1,4 +1,4 @@
-"""Sequences of unequal length, over pages: each says what it says alone, everything run again."""
+"""Sequences of unequal length in pages: each has the logits that it has alone, without a cache."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALONE = MODEL(TEXTS)
 
 
 class Poisoned(PagedCache):
-    """Takes pages out of order and when it needs them; after each change, what is not in use is NaN."""
+    """Takes pages out of order, when it needs them; after each change all unused slots are NaN."""
 
     def __init__(self, config: Any, batch: int, size: int = 3, **rest: Any) -> None:
         pool = PagePool(config, batch * math.ceil(30 / size), size, **rest)
@@ -43,29 +43,29 @@ class Poisoned(PagedCache):
         for length, table in zip(self.lengths, self.tables, strict=True):
             self.free += table[math.ceil(length / self.page_size) :]
             del table[math.ceil(length / self.page_size) :]
-            for at in range(length):
-                used[table[at // self.page_size], at % self.page_size] = True
+            for i in range(length):
+                used[table[i // self.page_size], i % self.page_size] = True
         for x in (self.k, self.v):
             x.transpose(1, 2).transpose(0, 1)[:, :, ~used] = math.nan  # (Hkv, L, n_pages, page_size, D)
 
-    def expect(self, new: Any) -> Any:
-        for table, length, n in zip(self.tables, self.lengths, new, strict=True):
+    def expect(self, n_new: Any) -> Any:
+        for table, length, n in zip(self.tables, self.lengths, n_new, strict=True):
             while len(table) * self.page_size < length + n:
                 table.append(self.free.pop())
-        return super().expect(new)
+        return super().expect(n_new)
 
 
 def run(cache: Any, counts: list[int], T: int, output: Tensor, fill: int = 0) -> None:
-    """Run the next tokens of TEXTS, so many of each, in T columns; put their logits into `output`."""
-    new, at = torch.full((len(counts), T), fill), list(cache.lengths)
-    for b, (start, n) in enumerate(zip(at, counts, strict=True)):
+    """Run the next tokens of TEXTS, `counts` of each, in T columns; write their logits to `output`."""
+    new, starts = torch.full((len(counts), T), fill), list(cache.lengths)
+    for b, (start, n) in enumerate(zip(starts, counts, strict=True)):
         new[b, T - n :] = TEXTS[b, start : start + n]
     with cache.expect(counts):
         logits = MODEL(new, cache)
-    for b, (start, n) in enumerate(zip(at, counts, strict=True)):
+    for b, (start, n) in enumerate(zip(starts, counts, strict=True)):
         output[b, start : start + n] = logits[b, T - n :]
-    assert cache.lengths == [start + n for start, n in zip(at, counts, strict=True)]
-    assert cache.length == cache.n_kept == max(cache.lengths)
+    assert cache.lengths == [start + n for start, n in zip(starts, counts, strict=True)]
+    assert cache.length == cache.n_entries == max(cache.lengths)
 
 
 passes = st.lists(
@@ -77,10 +77,10 @@ passes = st.lists(
 
 @given(passes=passes, cut=st.lists(st.integers(0, 9), min_size=3, max_size=3), size=st.integers(1, 11))
 @settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
-def test_each_says_what_it_says_alone(passes: Any, cut: list[int], size: int) -> None:
-    """Any counts and padding, cut back to different lengths half way, and on.
+def test_batched_logits_equal_single_sequences(passes: Any, cut: list[int], size: int) -> None:
+    """Any counts and padding, with a truncation to different lengths half way through.
 
-    The cases are small. Making them smaller still would take half a minute for each bug planted below.
+    The cases are small already; shrinking them would take half a minute for each planted bug.
     """
     cache = Poisoned(CONFIG, 3, size, **DOUBLE)
     output = ALONE.clone()
@@ -94,7 +94,7 @@ def test_each_says_what_it_says_alone(passes: Any, cut: list[int], size: int) ->
 
 def test_positions_and_mask() -> None:
     cache = PagedCache(CONFIG, 2, lengths=[3, 1])
-    cache.mask(3)  # of three new tokens each
+    cache.mask(3)  # for three new tokens of each sequence
     with cache.expect([1, 2]):
         assert cache.positions(3).tolist() == [[1, 2, 3], [0, 1, 2]]
         assert cache.mask(3).int().tolist() == [
@@ -102,14 +102,14 @@ def test_positions_and_mask() -> None:
             [[[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0]]],
         ]
         cache.advance(3)
-    assert (cache.lengths, len(cache.kept())) == ([4, 3], 4)
-    assert cache.positions(1).tolist() == [[4], [3]]  # what was expected held for one pass
+    assert (cache.lengths, len(cache.entry_positions())) == ([4, 3], 4)
+    assert cache.positions(1).tolist() == [[4], [3]]  # `expect` was for one pass only
     cache.truncate(2)
     assert (cache.lengths, cache.length, cache.changes) == ([2, 2], 2, 2)
 
 
-def test_two_sequences_read_one_page() -> None:
-    """A shared beginning: the second sequence's table begins with the first one's page."""
+def test_two_sequences_share_a_page() -> None:
+    """A shared prefix: the table of the second sequence begins with a page of the first."""
     pool = PagePool(CONFIG, 4, 4, **DOUBLE)
     ids = torch.cat([TEXTS[:1, :4].expand(2, 4), TEXTS[:2, 4:9]], 1)
     prefill(MODEL, ids[:1, :4], PagedCache(CONFIG, pool=pool, tables=[[2]]))
@@ -117,12 +117,12 @@ def test_two_sequences_read_one_page() -> None:
     same(MODEL(ids[:, 4:8], cache), MODEL(ids[:, :8])[:, 4:])
 
 
-def test_wrong_use_is_refused() -> None:
-    cache = PagedCache(CONFIG, 2, 10, page_size=4, lengths=[8, 2])  # 12 rows, of which 10 may be used
+def test_invalid_arguments_are_refused() -> None:
+    cache = PagedCache(CONFIG, 2, 10, page_size=4, lengths=[8, 2])  # 12 slots, of which 10 may be used
     message = "3 new tokens after 8 make 11 in sequence 0; expected at most 10"
     with cache.expect([3, 3]), pytest.raises(ValueError, match=message):
         cache.positions(3)
-    message = "2 columns came in; expected 3 or more"
+    message = "got 2 columns; expected 3 or more"
     with cache.expect([3, 3]), pytest.raises(ValueError, match=message):
         cache.positions(2)
     wrong: Any
@@ -140,7 +140,7 @@ def test_wrong_use_is_refused() -> None:
     assert cache.lengths == [8, 2]
 
 
-def test_a_pass_that_is_refused_or_fails_says_nothing_about_the_next() -> None:
+def test_failed_pass_does_not_affect_the_next() -> None:
     cache = PagedCache(CONFIG, 2, **DOUBLE)
     with pytest.raises(ValueError, match="token id 99"), cache.expect([1, 2]):
         MODEL(torch.tensor([[0, 99], [6, 7]]), cache)
@@ -150,7 +150,7 @@ def test_a_pass_that_is_refused_or_fails_says_nothing_about_the_next() -> None:
     assert cache.lengths == [2, 2]
 
 
-def test_a_table_may_be_exchanged_after_the_mask_was_asked_for() -> None:
+def test_page_table_may_change_after_mask() -> None:
     cache = PagedCache(CONFIG, pool=PagePool(CONFIG, 4, 4, **DOUBLE), tables=[[0]])
     cache.mask(3)
     cache.tables[0][0] = 2
@@ -169,7 +169,7 @@ def test_a_table_may_be_exchanged_after_the_mask_was_asked_for() -> None:
         ({"max_len": 41}, "max_len is 41; expected at most 40"),
     ],
 )
-def test_pages_made_by_hand_are_checked(given: Any, message: str) -> None:
+def test_page_tables_are_checked(given: Any, message: str) -> None:
     made = {"pool": PagePool(CONFIG, 4, 4), "tables": [[0], [1]]} | given
     with pytest.raises(ValueError, match=message):
         prefill(tiny(), [[1], [2]], PagedCache(CONFIG, 2, **made))

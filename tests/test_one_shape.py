@@ -61,7 +61,7 @@ def same_as_alone(model: Transformer, texts: list[list[int]], rng: random.Random
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("sizes", SIZES)
-def test_the_same_bits_alone_and_in_random_batches_and_chunks(sizes: str, dtype: torch.dtype) -> None:
+def test_same_bits_in_any_batch_and_chunking(sizes: str, dtype: torch.dtype) -> None:
     model, rng = in_one_shape(small(dtype, sizes)), random.Random(1)
     for batch in (2, 9):
         lengths = [rng.randint(1, 40) for _ in range(batch)]
@@ -69,7 +69,7 @@ def test_the_same_bits_alone_and_in_random_batches_and_chunks(sizes: str, dtype:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_the_same_bits_behind_a_shared_beginning(dtype: torch.dtype) -> None:
+def test_same_bits_after_a_shared_prefix(dtype: torch.dtype) -> None:
     """Rows that another text's pass has written, of each length."""
     model = in_one_shape(small(dtype))
     a, b = tokens(2, 40)
@@ -81,7 +81,7 @@ def test_the_same_bits_behind_a_shared_beginning(dtype: torch.dtype) -> None:
         assert torch.equal(got, model(text)[:, shared:].expand(3, -1, -1))
 
 
-def test_an_engine_says_what_it_says_alone() -> None:
+def test_engine_output_equals_single_request() -> None:
     """The shipped model, in bfloat16 with a tie in every fifth step; pages shared, prompts in chunks."""
     model, tokenizer = shipped.load()
     model = in_one_shape(model.bfloat16())
@@ -99,7 +99,7 @@ def test_an_engine_says_what_it_says_alone() -> None:
     assert output_ids == {n: list(generate(model, prompt, 20)) for n, prompt in enumerate(prompts)}
 
 
-def test_the_same_function_as_before() -> None:
+def test_batch_invariant_model_computes_the_same() -> None:
     before = small(torch.float64)
     ids = tokens(3, 61)
     same(in_one_shape(before)(ids), before(ids))
@@ -109,21 +109,21 @@ def test_the_same_function_as_before() -> None:
     assert not any(isinstance(part, InBlocks | CoreInBlocks) for part in before.modules()), "off by default"
 
 
-def test_a_query_that_may_look_at_nothing_gets_0() -> None:
+def test_fully_masked_query_gives_zero() -> None:
     q, k, v = torch.randn(3, 1, 2, 5, 4)
     out = CoreInBlocks(1.0)(q, k, v, torch.tensor([False, True, False, True, True])[:, None].expand(5, 5))
     assert out[:, :, [0, 2]].eq(0).all()
     assert out[:, :, [1, 3, 4]].ne(0).all()
 
 
-def test_a_width_with_a_rest_is_refused() -> None:
+def test_unsupported_width_is_refused() -> None:
     with pytest.raises(ValueError, match="hidden_size is 30; expected a multiple of 8"):
         in_one_shape(tiny())
     with pytest.raises(ValueError, match="a StateTransformer came in; expected a Transformer"):
         in_one_shape(StateTransformer(StateConfig(**TINY, state_layers=(1,))))
 
 
-def test_what_it_rests_on_a_row_s_bits_do_not_depend_on_its_place_among_8() -> None:
+def test_row_bits_do_not_depend_on_block_position() -> None:
     """Products of the shipped model and of the small ones, in both dtypes."""
     for model in (shipped.load()[0], *(small(torch.float32, sizes) for sizes in SIZES)):
         for part in [part for part in model.modules() if isinstance(part, torch.nn.Linear)]:
@@ -136,8 +136,8 @@ def test_what_it_rests_on_a_row_s_bits_do_not_depend_on_its_place_among_8() -> N
 # --- planted ---
 
 BITS, SHARED = (
-    test_the_same_bits_alone_and_in_random_batches_and_chunks,
-    test_the_same_bits_behind_a_shared_beginning,
+    test_same_bits_in_any_batch_and_chunking,
+    test_same_bits_after_a_shared_prefix,
 )
 
 
@@ -156,5 +156,5 @@ def _(old: Any, self: CoreInBlocks, q: Tensor, k: Tensor, v: Tensor, mask: Tenso
 
 
 @pytest.mark.parametrize("bug", planted.bugs, ids=str)
-def test_it_is_caught_by_the_tests_that_it_names(bug: Bug) -> None:
+def test_planted_bug_fails_its_tests(bug: Bug) -> None:
     assert bug.missed_by() == []

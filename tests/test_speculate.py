@@ -77,7 +77,7 @@ def empty(max_len: int = 40, kind: type[Cache] = StaticCache, model: Transformer
         (lambda: ask(PromptLookup(), cache=empty(model=OTHER)), "made for n_layers 2"),
     ],
 )
-def test_refused(make: Callable[[], Any], message: str) -> None:
+def test_invalid_speculation_is_refused(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
 
@@ -95,7 +95,7 @@ def end_with(how: Any, model: Transformer) -> Any:
 
 @pytest.mark.parametrize("drafter", [Says(SAID), EarlyExit(MODEL, 1)], ids=["model", "draft"])
 @pytest.mark.parametrize("how", [KeyboardInterrupt, "NaN", "choice"])
-def test_a_round_that_fails_leaves_the_cache_as_it_was(
+def test_failed_round_leaves_cache_unchanged(
     how: Any, drafter: Drafter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = empty()
@@ -110,7 +110,7 @@ def test_a_round_that_fails_leaves_the_cache_as_it_was(
     assert (cache.length, reply.tokens, reply.stop_reason) == (5, SAID[:1], "error")
 
 
-def test_first_layers_are_the_first() -> None:
+def test_first_layers_share_weights() -> None:
     ids = torch.tensor([PROMPT])
     parts = [*added(MODEL, ids).values()]  # of the embedding, and two of each layer
     for n in range(1, MODEL.config.n_layers):
@@ -119,7 +119,7 @@ def test_first_layers_are_the_first() -> None:
         torch.testing.assert_close(output, MODEL.lm_head(MODEL.norm(state)), rtol=0, atol=1e-9)
 
 
-def test_a_pass_makes_logits_for_the_drafts_and_one_more() -> None:
+def test_verification_computes_k_plus_1_logits() -> None:
     """Not for a whole prompt, which would be a P × V matrix."""
     seen: list[int] = []
     hook = MODEL.lm_head.register_forward_hook(lambda _, given, __: seen.append(given[0].shape[1]))
@@ -128,7 +128,7 @@ def test_a_pass_makes_logits_for_the_drafts_and_one_more() -> None:
     assert seen == [1, 4]
 
 
-def test_where_the_newest_words_stood() -> None:
+def test_prompt_lookup_finds_the_newest_match() -> None:
     text = [1, 2, 3, 4, 9, 2, 3, 5, 1, 2, 3]
     assert speculate.prompt_lookup(text, 3) == [4, 9, 2, 3, 5, 1, 2, 3]
     assert speculate.prompt_lookup(text, 2) == [5, 1, 2, 3]
@@ -148,19 +148,19 @@ def test_good_drafts_save_passes(k: int) -> None:
     assert (len(wrong.rounds), sum(one.n_accepted for one in wrong.rounds)) == (30, 0)
 
 
-def test_drafted_tokens_up_to_an_end_are_accepted() -> None:
+def test_drafts_are_accepted_up_to_eos() -> None:
     reply = ask(Says(SAID), 9, 30, eos_ids=[SAID[4]])
     assert list(reply) == SAID[:5]
     assert reply.rounds == [(0, 0), (9, 4)]
 
 
-def test_the_first_token_of_a_round_has_all_of_its_seconds() -> None:
+def test_first_token_of_a_round_has_its_seconds() -> None:
     reply = ask(Says(SAID), 3, 7)
     list(reply)
     assert [seconds > 0 for seconds in reply.seconds] == [True, *[True, False, False, False], *[True, False]]
 
 
-def test_replies_are_counted_without_their_prefills() -> None:
+def test_speedup_is_counted_without_prefill() -> None:
     ways = {"word by word": None, "all right": (Says(SAID), 4)}
     tried = n18.replies_with(MODEL, [PROMPT], ways, 11, turns=1)
     assert [one.words for one in tried.values()] == [1, 5]
@@ -176,7 +176,7 @@ DRAFTERS: dict[str, Callable[[], Drafter]] = {
 
 
 @pytest.mark.parametrize("name", DRAFTERS)
-def test_rows_are_counted_after_every_round(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_length_after_every_round(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model drops the rows of d - a tokens, and the first layers all d of theirs."""
     cache, log = empty(), list[int]()
     for method in ("advance", "truncate"):
@@ -248,7 +248,7 @@ def every_way(run: Callable[[Any], Any]) -> dict[Any, Any]:
     return results
 
 
-def test_the_share_that_is_taken() -> None:
+def test_acceptance_rate() -> None:
     p, q = np.array([3, 2, 1]) / 6, np.array([1, 2, 3]) / 6
     taken = every_way(lambda rng: accept_or_resample(p, q, draw(q, rng), rng.random()) is None)
     assert taken[True] == pytest.approx(np.minimum(p, q).sum())
@@ -265,7 +265,7 @@ def test_the_share_that_is_taken() -> None:
     k=st.integers(1, 6),
     kind=st.sampled_from([GrowingCache, StaticCache, PagedCache]),
 )
-def test_it_says_what_generate_says_and_leaves_the_same_rows(
+def test_speculate_equals_generate(
     prompt: list[int],
     max_new_tokens: int,
     max_len: int,
@@ -293,7 +293,7 @@ def test_it_says_what_generate_says_and_leaves_the_same_rows(
     [(lambda: PromptLookup(1), None), (lambda: EarlyExit(SMALL, 1), 2)],
     ids=["prompt lookup", "first layer"],
 )
-def test_drawn_replies_have_the_model_s_probabilities(
+def test_sampled_speculation_has_model_probabilities(
     make: Any, top_k: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every way that chance can go, over two rounds of two drafts. Logits come as float32."""
@@ -312,7 +312,7 @@ def test_drawn_replies_have_the_model_s_probabilities(
         assert got.get(text, 0) == pytest.approx(np.prod(p), abs=1e-6)
 
 
-def test_words_drawn_with_a_seed_are_the_same_again() -> None:
+def test_seed_repeats_sampled_speculation() -> None:
     replies = [
         list(ask(EarlyExit(MODEL, 1), max_new_tokens=20, sampling=Sampling(1.0, 5, 0.9, seed)))
         for seed in (1, 1, 2)

@@ -48,7 +48,7 @@ def parts(T: int, B: int = 2, H: int = 3, D: int = 4, Dv: int = 5) -> tuple[list
 
 
 @pytest.mark.parametrize("T", [1, 2, 7, 40])
-def test_a_triangle_without_softmax_is_a_step_for_each_token(T: int) -> None:
+def test_chunk_equals_recurrent_steps(T: int) -> None:
     """And both are the sum that they stand for: g to the age, times q · k, times v, written out."""
     qkv, state, g = parts(T)
     (contexts, after), last = in_chunk(state, g, *qkv), state
@@ -75,13 +75,13 @@ def test_cached_equals_uncached(layers: tuple[int, ...], split: list[int], batch
     ids, cache = tokens(batch, sum(split), seed), StateCache(MODELS[layers].config, batch, **DOUBLE)
     same(in_passes(model, ids, split, cache), model(ids))
     n, rows = sum(split), 3 - len(layers)
-    assert (cache.length, cache.n_kept) == (n, n if rows else 0)
+    assert (cache.length, cache.n_entries) == (n, n if rows else 0)
     # 6 heads of 8 × 8 numbers; rows of 3 heads of 8 and 8.
     assert cache.nbytes == batch * 8 * (len(layers) * 6 * 8 * 8 + rows * n * 3 * (8 + 8))
     assert cache.nbytes == batch * cache_nbytes(layers_of(model.config), n, 4) * 2
 
 
-def test_chunks_inside_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pass_is_split_into_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     model, ids = MODELS[0, 2], tokens(2, 23)
     expected = model(ids)
     for chunk in (1, 5, 23):
@@ -90,7 +90,7 @@ def test_chunks_inside_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("n_kv_heads", [1, 2, 3])
-def test_each_kv_head_serves_the_query_heads_beside_each_other(n_kv_heads: int) -> None:
+def test_kv_head_serves_adjacent_query_heads(n_kv_heads: int) -> None:
     """As a model with a KV head for each, whose weights are those of the shared ones."""
     shared, each = (tiny_state((0, 1, 2), n_kv_heads=n) for n in (n_kv_heads, 6))
     weights = shared.state_dict()
@@ -112,12 +112,12 @@ def test_sizes() -> None:
 
 
 @pytest.mark.parametrize("layers", [(3,), (2, 1), (1, 1), (-1,), (True,)])
-def test_layers_that_are_none(layers: Any) -> None:
+def test_invalid_state_layers_are_refused(layers: Any) -> None:
     with pytest.raises(ValueError, match=r"state_layers is .*; expected"):
         StateConfig(**SIZES, state_layers=layers)
 
 
-def test_a_file_keeps_which_layers_have_a_state(tmp_path: Any) -> None:
+def test_checkpoint_stores_state_layers(tmp_path: Any) -> None:
     model = MODELS[0, 2]
     save(model, tmp_path)
     loaded = load(tmp_path)
@@ -129,25 +129,25 @@ def test_a_file_keeps_which_layers_have_a_state(tmp_path: Any) -> None:
 
 
 @every
-def test_it_goes_back_to_nothing_or_stays(layers: tuple[int, ...]) -> None:
+def test_state_truncates_to_zero_only(layers: tuple[int, ...]) -> None:
     """No row can be cut off: not in the layers that keep some either, or half of the cache would go back."""
     model, ids = MODELS[layers], tokens(1, 12)
     cache = StateCache(model.config, **DOUBLE)
     in_passes(model, ids[:, :11], [5, 6], cache)
-    before, cache_rows = {n: s.clone() for n, s in cache.states.items()}, cache.n_kept
+    before, cache_rows = {n: s.clone() for n, s in cache.states.items()}, cache.n_entries
     for length in (10, 5, 1):
-        with pytest.raises(ValueError, match=f"length is {length}, 11 tokens are in; layers .* keep a state"):
+        with pytest.raises(ValueError, match=f"length is {length} of 11 tokens; layers .* keep a state"):
             cache.truncate(length)
     cache.truncate(11)
     assert all(torch.equal(cache.states[n], s) for n, s in before.items())
-    assert (cache.length, cache.n_kept) == (11, cache_rows)
+    assert (cache.length, cache.n_entries) == (11, cache_rows)
     same(in_passes(model, ids[:, 11:], [1], cache), model(ids)[:, 11:])
     cache.reset()
     same(in_passes(model, ids, [12], cache), model(ids))
 
 
 @every
-def test_a_snapshot_is_a_place_to_return_to(layers: tuple[int, ...]) -> None:
+def test_state_snapshot_can_be_restored(layers: tuple[int, ...]) -> None:
     """Whatever has come since: a draft, another snapshot's text, a reset."""
     model, ids, other = MODELS[layers], tokens(2, 14), tokens(2, 9, seed=7)
     cache = StateCache(model.config, 2, **DOUBLE)
@@ -158,12 +158,12 @@ def test_a_snapshot_is_a_place_to_return_to(layers: tuple[int, ...]) -> None:
         act()
         cache.restore(there)
         cache.advance(0)  # nothing is left of passes since
-        assert (cache.length, cache.n_kept) == (6, 6 if len(layers) < 3 else 0)
+        assert (cache.length, cache.n_entries) == (6, 6 if len(layers) < 3 else 0)
         same(in_passes(model, ids[:, 6:], [1, 7], cache), model(ids)[:, 6:])
 
 
 @every
-def test_a_pass_that_fails_leaves_the_cache_as_before(layers: tuple[int, ...]) -> None:
+def test_failed_pass_leaves_state_unchanged(layers: tuple[int, ...]) -> None:
     model, ids = MODELS[layers], tokens(2, 12)
     cache = StateCache(model.config, 2, **DOUBLE)
     first = in_passes(model, ids[:, :5], [5], cache)
@@ -174,7 +174,7 @@ def test_a_pass_that_fails_leaves_the_cache_as_before(layers: tuple[int, ...]) -
     same(torch.cat([first, in_passes(model, ids[:, 5:], [4, 3], cache)], 1), model(ids))
 
 
-def test_a_reply_that_fails_after_its_pass_takes_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_reply_rolls_back_its_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     model, cache = MODELS[1, 2], StateCache(MODELS[1, 2].config, **DOUBLE)
     output_ids = list(generate(model, [1, 2, 3], 9, eos_ids=()))
     assert model(torch.tensor([[1, 2, 3, *output_ids[:-1]]]))[0, 2:].argmax(-1).tolist() == output_ids
@@ -184,10 +184,10 @@ def test_a_reply_that_fails_after_its_pass_takes_it_back(monkeypatch: pytest.Mon
     monkeypatch.setattr(generating, "to_numpy", lambda logits: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         next(reply)
-    assert (cache.length, cache.states, cache.n_kept) == (3, states, 3)
+    assert (cache.length, cache.states, cache.n_entries) == (3, states, 3)
 
 
-def test_a_cache_of_rows_and_drafts_are_refused() -> None:
+def test_growing_cache_and_drafts_are_refused() -> None:
     model = MODELS[1, 2]
     with pytest.raises(ValueError, match=r"made for state_layers \(\), the pass has state_layers \(1, 2\)"):
         model(tokens(1, 3), StaticCache(model.config, **DOUBLE))
@@ -199,7 +199,7 @@ def test_a_cache_of_rows_and_drafts_are_refused() -> None:
 
 
 @pytest.mark.parametrize("split", [[11], [1, 10], [6, 1, 4]])
-def test_it_is_the_lightning_attention_of_minimax(split: list[int]) -> None:
+def test_equals_lightning_attention_of_minimax(split: list[int]) -> None:
     """The core of MiniMax-Text-01's linear layers, by `transformers`, at random weights: its contexts and its
     state. Around it stand other projections, whose outputs are taken as they are."""
     from transformers import MiniMaxConfig
@@ -222,7 +222,7 @@ def test_it_is_the_lightning_attention_of_minimax(split: list[int]) -> None:
     assert contexts.abs().max() > 0.1
 
 
-def test_each_step_by_the_clock_stands_behind_as_many_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timed_steps_have_equal_context(monkeypatch: pytest.MonkeyPatch) -> None:
     """What notebook 23 times: its own token is taken back, which rows allow and states do not."""
     lengths: list[int] = []
 

@@ -24,18 +24,18 @@ TOKENIZER = Tokenizer.of_words(WORDS)
 
 
 @given(st.lists(st.sampled_from(WORDS)))
-def test_text_comes_back_as_it_was(words: list[str]) -> None:
+def test_encode_decode_round_trip(words: list[str]) -> None:
     ids = TOKENIZER.encode(" ".join(words))
     assert ids == [WORDS.index(word) for word in words]
     assert TOKENIZER.decode(ids) == " ".join(words)
     assert TOKENIZER.words(ids) == words
 
 
-def test_a_full_stop_needs_no_blank_before_it() -> None:
+def test_full_stop_needs_no_space_before() -> None:
     assert TOKENIZER.words(TOKENIZER.encode(f"Mia swam.\n{EOS}")) == ["Mia", "swam", ".", EOS]
 
 
-def test_the_end_is_the_corpus_s_and_is_told() -> None:
+def test_eos_is_that_of_the_corpus() -> None:
     assert EOS == corpus.EOS
     assert TOKENIZER.eos_id == TOKENIZER.encode(EOS)[0] == WORDS.index(EOS)
     assert TOKENIZER.vocab_size == len(WORDS)
@@ -46,7 +46,7 @@ def test_the_end_is_the_corpus_s_and_is_told() -> None:
     assert repr(TOKENIZER) == f"Tokenizer(WordLevel, {len(WORDS)} ids)"
 
 
-def test_unknown_words_are_named_with_the_nearest() -> None:
+def test_unknown_word_error_suggests_nearest() -> None:
     with pytest.raises(ValueError, match="not in the vocabulary of 185 words") as error:
         TOKENIZER.encode("Today whether is so NICE whether mia")
     message = str(error.value)
@@ -59,13 +59,13 @@ def test_unknown_words_are_named_with_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("ids", [[-1], [0, 1, len(WORDS)]])
-def test_ids_out_of_range_are_named(ids: list[int]) -> None:
+def test_ids_out_of_range_are_refused(ids: list[int]) -> None:
     for refused in (TOKENIZER.decode, TOKENIZER.words):
         with pytest.raises(ValueError, match=rf"\[{ids[-1]}\] are out of range; expected 0 to 184"):
             refused(ids)
 
 
-def test_the_shipped_file_is_a_tokenizer_of_the_corpus_s_words() -> None:
+def test_shipped_tokenizer_has_the_corpus_words() -> None:
     library = tokenizers.Tokenizer.from_file(str(shipped.FOLDER / FILE))
     assert library.to_str() == TOKENIZER.library.to_str()
 
@@ -101,14 +101,14 @@ made = functools.cache(lambda name: Tokenizer(MAKERS[name]()))
 
 @pytest.mark.parametrize("name", MAKERS)
 @given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="▁<")))
-def test_a_tokenizer_of_pieces_knows_every_text(name: str, text: str) -> None:
+def test_subword_tokenizer_encodes_any_text(name: str, text: str) -> None:
     ids = made(name).encode(text)
     assert made(name).decode(ids) == text
     shown = join(text_of(made(name), i) for i in ids)  # the blank that Llama 2 has before a text is there
     assert shown.removeprefix(" " if name == "characters" and text else "") == text
 
 
-def test_a_piece_has_its_own_blank() -> None:
+def test_token_text_includes_its_space() -> None:
     """Also where the library drops the first blank of a text, and for a tokenizer of `transformers`."""
     tokenizer = made("characters")
     ids = tokenizer.encode("is  so é")
@@ -118,7 +118,7 @@ def test_a_piece_has_its_own_blank() -> None:
         assert [text_of(known, i) for i in ids] == [" is", " ", " ", "s", "o", " ", "<0xC3>", "<0xA9>"]
 
 
-def test_a_character_that_no_piece_has_is_named() -> None:
+def test_unknown_character_is_named() -> None:
     """The library drops it, or puts <unk> in its place, and says nothing."""
     tokenizer = Tokenizer(tokenizers.Tokenizer(models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")])))
     assert tokenizer.encode("abba") == [2, 1, 0]
@@ -131,7 +131,7 @@ def test_a_character_that_no_piece_has_is_named() -> None:
         Tokenizer(half).encode("é")
 
 
-def test_special_words_stand_in_a_text_of_pieces() -> None:
+def test_special_tokens_in_subword_text() -> None:
     """The longest that fits, though there is neither "<" nor "!" among the pieces."""
     library = of_characters(byte_fallback=False)
     library.add_special_tokens(["<s>!"])
@@ -147,12 +147,12 @@ def test_special_words_stand_in_a_text_of_pieces() -> None:
         models.BPE({"a": 0, "b</w>": 1}, [], end_of_word_suffix="</w>"),
     ],
 )
-def test_kinds_that_could_lose_a_word_are_refused(model: models.Model) -> None:
+def test_unsupported_tokenizer_models_are_refused(model: models.Model) -> None:
     with pytest.raises(ValueError, match=r"this (WordPiece|BPE) tokenizer is not supported; expected "):
         Tokenizer(tokenizers.Tokenizer(model))
 
 
-def test_what_a_file_asks_for_in_training_is_put_off() -> None:
+def test_training_settings_are_switched_off() -> None:
     """Long texts are not cut, short ones not filled up, and there is no chance: as in `transformers`."""
     library = of_bytes()
     text = "Today weather is so nice"

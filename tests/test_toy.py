@@ -88,7 +88,7 @@ def test_ties_go_to_the_first_word() -> None:
     assert trace.sequences[0].tokens[out.chosen].text == "nice"
 
 
-def test_it_says_nice_and_stops() -> None:
+def test_toy_generates_nice_and_stops() -> None:
     prompt = list(toy.PROMPT)
     assert toy.generate(toy.step, prompt, 8) == ["nice", "<eos>"]
     assert prompt == list(toy.PROMPT)
@@ -100,7 +100,7 @@ def test_it_says_nice_and_stops() -> None:
 
 
 @pytest.mark.parametrize(("eos", "expected"), [(True, [4, 5]), (False, [4, 5, 6])])
-def test_passes_of_three_new_words(eos: bool, expected: list[int]) -> None:
+def test_tokens_per_pass_with_three_new_words(eos: bool, expected: list[int]) -> None:
     """`<eos>` is never run, and a pass whose logits nobody reads is a pass too many."""
     lengths = []
 
@@ -114,7 +114,7 @@ def test_passes_of_three_new_words(eos: bool, expected: list[int]) -> None:
     assert [p.counts["positions"] for p in trace.run("uncached").passes] == expected
 
 
-def test_the_two_layer_toy_says_what_it_says_on_paper() -> None:
+def test_two_layer_toy_equals_paper() -> None:
     trace = record_toy(n_layers=2, training=False)
     at_so, at_nice = [p.parts[0].out[0].top for p in trace.run("uncached").passes]
     assert [round(logit, 2) for _, logit, _ in at_so] == [5.83, 5.08, 1.10, 4.56]
@@ -124,7 +124,7 @@ def test_the_two_layer_toy_says_what_it_says_on_paper() -> None:
     assert [token.text for token in trace.sequences[0].tokens[4:]] == ["nice", "<eos>"]
 
 
-def test_dots_weigh_exactly_as_the_rules() -> None:
+def test_dot_products_equal_the_rules() -> None:
     """To the last bit, at every position that a cache has room for: row t is the end of a prompt of t."""
     T = 1024
     q, k, _ = toy.make_qkv(np.arange(1, T + 1), np.zeros(T))
@@ -132,7 +132,7 @@ def test_dots_weigh_exactly_as_the_rules() -> None:
     assert np.array_equal(weights, toy.attend(toy.rule_scores(T), np.eye(T)))
 
 
-def test_the_rules_as_scores() -> None:
+def test_rule_scores() -> None:
     """Before the causal mask, which would hide what a rule picks among later keys."""
     scores = toy.rule_scores(4)
     assert set(scores.ravel()) == {0, -np.inf}
@@ -141,7 +141,7 @@ def test_the_rules_as_scores() -> None:
     assert (first, everything) == ([[1, 0, 0, 0]] * 4, [[1] * 4] * 4)
 
 
-def test_attend_masks_before_the_softmax() -> None:
+def test_attend_masks_before_softmax() -> None:
     """Every row, not only the last: there a mask after the softmax is right too; 0 with nothing to pick."""
     close(toy.attend(np.zeros((4, 4)), np.array([10, 20, 1, 5])), [10, 15, 31 / 3, 9], 20 * SUMS)
     assert toy.attend(np.full((2, 2), -np.inf), np.array([10, 20])).tolist() == [0, 0]
@@ -149,7 +149,7 @@ def test_attend_masks_before_the_softmax() -> None:
 
 @FEW
 @given(carried)
-def test_every_form_agrees_with_the_rules(numbers: list[float]) -> None:
+def test_all_forms_equal_the_rules(numbers: list[float]) -> None:
     for contexts in FORMS.values():
         close(contexts(numbers), by_hand(numbers), SUMS * max(1, *map(abs, numbers)))
 
@@ -178,7 +178,7 @@ def filled(n_layers: int = 1, max_len: int = 1024) -> Any:
     return cache
 
 
-def test_the_interface_of_the_cache() -> None:
+def test_toy_cache_interface() -> None:
     cache = toy.KVCache(n_layers=2, max_len=6)
     for kept, T in ((0, 4), (4, 1), (4, 2)):
         if kept > cache.length:
@@ -192,7 +192,7 @@ def test_the_interface_of_the_cache() -> None:
     cache.append(1, np.array([[0.0, 5]]), np.array([11.625]))
     assert cache.length == 4  # not before the pass is over
     cache.advance(1)
-    assert (cache.length, cache.kept()) == (5, range(1, 6))
+    assert (cache.length, cache.entry_positions()) == (5, range(1, 6))
 
 
 @pytest.mark.parametrize("n_layers", [1, 2, 3])
@@ -214,7 +214,7 @@ def test_a_decode_step(n_layers: int) -> None:
 
 @pytest.mark.parametrize("n_layers", [1, 2])
 @pytest.mark.parametrize("length", [0, 2, 4])
-def test_truncate_and_go_on_elsewhere(n_layers: int, length: int) -> None:
+def test_truncated_toy_cache_continues(n_layers: int, length: int) -> None:
     """Rejected rows are gone: what follows sees the first ones and its own, as in a fresh cache."""
     cache = filled(n_layers)
     cache.truncate(length)
@@ -241,7 +241,7 @@ def breaking(*given: np.ndarray) -> np.ndarray:
         (lambda c: c.mask(5), "5 new rows after 4 make 9"),
     ],
 )
-def test_what_fails_leaves_the_cache_as_it_was(spoil: Callable[[Any], Any], says: str) -> None:
+def test_failed_call_leaves_toy_cache_unchanged(spoil: Callable[[Any], Any], says: str) -> None:
     cache = filled(2, max_len=8)
     before = snapshot(cache)
     with pytest.raises(ValueError, match=re.escape(says)):
@@ -284,7 +284,7 @@ def test_bad_input(call: Callable[[], Any], says: str) -> None:
 
 
 @pytest.mark.parametrize(("ban", "how"), [(False, "greedy"), (True, "greedy, <eos> banned")])
-def test_banning_eos_does_not_change_the_probabilities(ban: bool, how: str) -> None:
+def test_banned_eos_leaves_probabilities_unchanged(ban: bool, how: str) -> None:
     out = record_toy(max_new_tokens=2, ban_eos=ban).run("cached").passes[2].parts[0].out[0]
     assert out.how == how
     assert [round(p, 3) for *_, p in out.top] == [0.134, 0.049, 0.004, 0.812]

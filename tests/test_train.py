@@ -33,7 +33,7 @@ def some(n: int, seed: int = 0) -> list[Tensor]:
     return list(itertools.islice(batches(TOKENIZER, seed, batch=4, length=24), n))
 
 
-def test_batches_are_rows_of_the_corpus() -> None:
+def test_batches_come_from_the_corpus() -> None:
     """They go on where the last ended."""
     first, second = some(2)
     assert first.shape == second.shape == (4, 25)
@@ -44,7 +44,7 @@ def test_batches_are_rows_of_the_corpus() -> None:
     assert next(batches(TOKENIZER, 0)).shape == (16, 129)  # as the shipped model was trained on
 
 
-def test_the_learning_rate_rises_to_its_peak_and_falls_to_nothing() -> None:
+def test_learning_rate_schedule() -> None:
     rates = [learning_rate(step, 200, 0.5) for step in range(201)]
     assert rates[:10] == pytest.approx([0.05 * n for n in range(1, 11)])
     assert max(rates) == rates[10] == 0.5
@@ -54,7 +54,7 @@ def test_the_learning_rate_rises_to_its_peak_and_falls_to_nothing() -> None:
     assert all(0 < learning_rate(step, steps, 1.0) <= 1 for steps in range(1, 50) for step in range(steps))
 
 
-def test_training_lowers_the_loss_from_that_of_guessing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_training_lowers_the_loss(capsys: pytest.CaptureFixture[str]) -> None:
     model = small()
     losses = train(model, some(150), 150, lr=1e-2)
     assert len(losses) == 150
@@ -67,7 +67,7 @@ def test_training_lowers_the_loss_from_that_of_guessing(capsys: pytest.CaptureFi
     assert captured.err == ""
 
 
-def test_three_steps_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
+def test_three_training_steps_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
     """AdamW on fresh gradients, shortened to a length of 1, at the rates of the schedule: 1, 1 and a half."""
     ours, model, data = small(), small(), some(3)
     for each in (ours, model):
@@ -95,14 +95,14 @@ def test_three_steps_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(p.grad is not None for p in ours.parameters())
 
 
-def test_only_as_many_batches_are_taken_as_there_are_steps() -> None:
+def test_train_reads_one_batch_per_step() -> None:
     left = iter(some(5))
     train(small(), left, 3, bar=False)
     with pytest.raises(ValueError, match="only 2 batches; expected one for each of 3 steps"):
         train(small(), left, 3, bar=False)
 
 
-def test_a_loss_that_is_no_number_stops_the_training() -> None:
+def test_nan_loss_stops_training() -> None:
     model = small()
     with torch.no_grad():
         model.norm.weight.fill_(math.nan)
@@ -110,7 +110,7 @@ def test_a_loss_that_is_no_number_stops_the_training() -> None:
         train(model, some(3), 3, bar=False)
 
 
-def test_one_command_makes_the_checkpoint(
+def test_train_command_writes_checkpoint(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command that made the shipped checkpoint, for two steps, into another folder."""

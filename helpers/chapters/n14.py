@@ -46,7 +46,9 @@ def kept(
     k = np.repeat(k, q.shape[1] // k.shape[1], axis=1)
     weights = attention_weights(q @ k.swapaxes(-1, -2) * core.scale, mask)[0, head, -1]
     output = generate(model, ids, 3, cache=make_cache(model.config))
-    return Kept({place: float(weights[place]) for place in cache.kept()}, tokenizer.decode([*output]))
+    return Kept(
+        {place: float(weights[place]) for place in cache.entry_positions()}, tokenizer.decode([*output])
+    )
 
 
 def rows_left(words: Sequence[str], caches: Mapping[str, Kept]) -> Picture:

@@ -13,4 +13,4 @@ def experts_read(n_experts: int, n_chosen: int, tokens: int) -> float:
     """
     if check_whole("n_chosen", n_chosen) > check_whole("n_experts", n_experts):
         raise ValueError(f"n_chosen is {n_chosen}; expected at most n_experts, {n_experts}")
-    return n_experts * (1 - (1 - n_chosen / n_experts) ** check_whole("tokens", tokens, least=0))
+    return n_experts * (1 - (1 - n_chosen / n_experts) ** check_whole("tokens", tokens, minimum=0))

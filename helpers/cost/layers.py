@@ -102,7 +102,7 @@ def cache_nbytes(layers: Sequence[Kind], tokens: int, row_bytes: float = 2, card
     Args:
         cards: that share each layer (tensor parallel); the bytes are those of all of them, copies included.
     """
-    check_whole("tokens", tokens, least=0)
+    check_whole("tokens", tokens, minimum=0)
     check_whole("cards", cards)
     return nbytes_of(sum(one.rows(tokens) * one.row * one.copies(cards) for one in layers), row_bytes)
 

@@ -56,7 +56,7 @@ class Service:
             raise ValueError(f"card is {self.card!r}; expected one of {[*CARDS]}")
         object.__setattr__(self, "card", CARDS[self.card])
         for name in ("tools", "system"):
-            check_whole(name, getattr(self, name), least=0)
+            check_whole(name, getattr(self, name), minimum=0)
         for name in ("turns", "message", "reply"):
             check_whole(name, getattr(self, name))
         for name in ("memory_gib", "pause", "chats_per_second", "ttft_slo", "itl_slo"):

@@ -180,7 +180,7 @@ def rows_and_attention(
 
     @lru_cache(2**14)
     def of_text(before: int, new: int) -> tuple[float, int]:
-        check_whole("tokens", before, least=0)
+        check_whole("tokens", before, minimum=0)
         check_whole("new tokens", new)
         rows = sum(n * one.copies(cards) * one.row * (one.rows(before) + one.rows(new)) for one, n in kinds)
         return rows, sum(

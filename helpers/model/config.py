@@ -211,7 +211,7 @@ class NoPEConfig(ModelConfig):
 
 def check_layers(name: str, layers: Collection[int], n_layers: int) -> tuple[int, ...]:
     """Return these layers; ValueError unless the model has them all and they are in order."""
-    layers = tuple(check_whole(name, layer, least=0) for layer in layers)
+    layers = tuple(check_whole(name, layer, minimum=0) for layer in layers)
     if layers != tuple(sorted({*layers})) or max(layers, default=0) >= n_layers:
         raise ValueError(f"{name} is {layers}; expected some of 0 to {n_layers - 1}, in order")
     return layers

@@ -227,7 +227,7 @@ class FastTransformer(Transformer):
                 return super().forward(tokens, cache, last_only=last_only)
         check_tokens(tokens, self.config.vocab_size)
         check_cache(cache, self, len(tokens))
-        cache.check_room(tokens.shape[1])  # compiled loops would write behind it
+        cache.check_capacity(tokens.shape[1])  # compiled loops would write behind it
         x = self.in_one_call(tokens, cache)  # (B, T, C)
         x = np.ascontiguousarray(x[:, -1:] if last_only else x)
         normed = np.empty((x.shape[0] * x.shape[1], x.shape[2]), np.float32)
@@ -247,7 +247,7 @@ class FastTransformer(Transformer):
         x = self.embed_tokens.weight.detach().numpy()[tokens.numpy()]
         L = len(self.layers)  # a draft has the first few of the cache's layers
         if isinstance(cache, PagedCache):
-            where = cache.in_table(), np.array(cache.lengths), np.array(cache.n_new(T))
+            where = cache.page_table(), np.array(cache.lengths), np.array(cache.n_new(T))
         else:  # a page of max_len rows for each
             where = np.arange(B)[:, None], np.full(B, cache.length), np.full(B, T)
         kernels.layers_loop(

@@ -165,7 +165,7 @@ def check_empty(model: Transformer, cache: Cache, n_prompt: int) -> None:
     check_cache(cache, model, 1)
     if cache.length:
         raise ValueError(f"the cache holds {cache.length} tokens; expected an empty one: reset() it")
-    cache.check_room(n_prompt)
+    cache.check_capacity(n_prompt)
 
 
 @contextmanager

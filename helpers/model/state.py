@@ -66,7 +66,7 @@ class StateAttention(Attention):
         q, k = (F.normalize(rotate(each, *cos_sin), dim=-1) for each in (q, k))
         k, v = (each.repeat_interleave(self.groups, dim=1) for each in (k, v))  # (B, H, T, D)
         contexts, state = self.take_in(cache.state(self.layer), q, k, v)
-        cache.keep_state(self.layer, state)
+        cache.set_state(self.layer, state)
         return self.o_proj(self.norm(contexts).transpose(1, 2).flatten(2))  # (B, T, H * D) → (B, T, C)
 
     def take_in(self, state: Tensor, *qkv: Tensor) -> tuple[Tensor, Tensor]:

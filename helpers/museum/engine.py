@@ -79,8 +79,8 @@ class Engine(WindowCache):
     def __init__(self, runner: Runner, probe: Probe, windows: Sequence[int | None] = WINDOWS) -> None:
         super().__init__(runner.model.config, windows)
         self.paged = [layer for layer, window in enumerate(windows) if window is None]
-        check_whole("chunk", probe.chunk, least=0)
-        check_whole("pads", probe.pads, least=0)
+        check_whole("chunk", probe.chunk, minimum=0)
+        check_whole("pads", probe.pads, minimum=0)
         self.runner, self.probe, self.plain = runner, probe, model_of("diary")[0]
         texts = probe.text, probe.before, probe.beside
         self.ids, self.before, self.beside = (runner.ids(text) for text in texts)
@@ -135,8 +135,8 @@ class Engine(WindowCache):
         if repair := self.runner.repair:
             return self.widened(repair(T, self.length, self.probe.pads), self.n_blank(T))
         queries = self.corner(T) + torch.arange(T)[:, None]
-        keys = torch.cat([self.at[layer], WindowCache.positions(self, T)])
-        seen = (keys <= queries) & self.near(keys, queries, layer) & (keys >= self.hidden(T))
+        keys = torch.cat([self.kept_positions[layer], WindowCache.positions(self, T)])
+        seen = (keys <= queries) & self.in_window(keys, queries, layer) & (keys >= self.hidden(T))
         return self.widened(seen, self.n_blank(T))
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -226,7 +226,7 @@ class RowsCounted(Engine):
     """The length is asked of layer 1, which keeps a window (room 9)."""
 
     def turned(self, T: int) -> Tensor:
-        return self.rows_of(0) + torch.arange(T)
+        return self.n_stored(0) + torch.arange(T)
 
 
 class LengthKept(Engine):

@@ -87,7 +87,7 @@ def padding_is_seen_in_decode(runner: Runner, prompt: Prompt, shipped: bool) -> 
 def rows_kept_taken_for_position(runner: Runner, prompt: Prompt, shipped: bool) -> None:
     cache = WindowCache(runner.model.config, 20, 4, dtype=runner.model.embed_tokens.weight.dtype)
     if shipped:
-        turned_at(cache, lambda T: cache.n_kept + torch.arange(T))
+        turned_at(cache, lambda T: cache.n_entries + torch.arange(T))
     runner.reply(runner.ids(prompt.text), cache)
 
 
@@ -261,7 +261,7 @@ def chunk_begins_with_an_empty_state(runner: Runner, prompt: Prompt, shipped: bo
     if shipped:
         vars(cache).update(
             positions=counted,
-            state=lambda layer: cache.zeros() if lengths[-1] > 1 else state(layer),
+            state=lambda layer: cache.initial_state() if lengths[-1] > 1 else state(layer),
         )
     runner.reply(runner.ids(prompt.text), cache, CHUNK)
 

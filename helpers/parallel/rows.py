@@ -36,20 +36,20 @@ class RowsOfRank(GrowingCache):
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Store those of the new rows that are this rank's; return its rows; see `Cache.append`."""
-        self.check_rows(layer, k, v)
+        self.check_entries(layer, k, v)
         mine = self.positions(k.shape[2]) % self.world == self.rank
         return super().append(layer, k[:, :, mine], v[:, :, mine])
 
-    def rows_of(self, layer: int) -> int:
+    def n_stored(self, layer: int) -> int:
         """Rows of this rank."""
-        return self.n_kept
+        return self.n_entries
 
     def mask(self, T: int, layer: int = 0) -> Tensor:
         """Return (T, rows of this rank): True where a row stands no later than the query."""
         return super().mask(T, layer)[:, self.rank :: self.world]
 
     @property
-    def n_kept(self) -> int:
+    def n_entries(self) -> int:
         """Rows of this rank."""
         return len(range(self.rank, self.length, self.world))
 

@@ -57,7 +57,7 @@ def record_model(
         voice_of(model, tokenizer, sampling),
     )
     cache = model.new_cache()
-    cache.check_room(len(tokens))
+    cache.check_capacity(len(tokens))
     recorder = Recorder(describe(model, name), tokens, recorded=recorded)
     run = partial(run_model, recorder, model)
     for one in (cache, None) if uncached else (cache,):

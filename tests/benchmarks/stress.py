@@ -84,12 +84,12 @@ def unequal(rng: random.Random, size: int) -> None:
     counts = [[rng.randint(0, 7) for _ in range(3)] for _ in range(size)]
     passes = [(each, rng.randint(0, 2), rng.randint(0, 18)) for each in counts]
     cut = [rng.randint(0, 9) for _ in range(3)]
-    inner(paged.test_each_says_what_it_says_alone)(passes, cut, rng.randint(1, 11))
+    inner(paged.test_batched_logits_equal_single_sequences)(passes, cut, rng.randint(1, 11))
 
 
 def speculation(rng: random.Random, size: int) -> None:
     """A greedy reply with drafts: the words of `generate`, why it stopped, and its rows."""
-    inner(speculated.test_it_says_what_generate_says_and_leaves_the_same_rows)(
+    inner(speculated.test_speculate_equals_generate)(
         prompt=[rng.randint(0, 18) for _ in range(rng.randint(1, 8))],
         max_new_tokens=rng.randint(1, 3 * size),
         max_len=rng.randint(8, ROOM),

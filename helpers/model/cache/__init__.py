@@ -1,4 +1,4 @@
-"""KV caches behind one interface, one file a kind."""
+"""KV caches with one interface, one file for each class."""
 
 from helpers.model.cache.base import Cache
 from helpers.model.cache.growing import GrowingCache

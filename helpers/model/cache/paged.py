@@ -1,4 +1,4 @@
-"""A cache for sequences of unequal length, whose rows lie in pages of one pool."""
+"""A cache for sequences of unequal length, whose entries are stored in pages of one pool."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from helpers.model.cache.static import StaticCache
 from helpers.model.config import ModelConfig
 from helpers.validate import check_whole, is_whole
 
-# Of this machine; 64 GiB where the system does not say.
+# Bytes of this machine; 64 GiB where the system does not report them.
 MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**36
 
 
 class PagePool:
-    """Pages of `page_size` rows of every layer, which caches share.
+    """Pages of `page_size` entries of every layer, which several caches can share.
 
     Engines such as vLLM call them KV cache blocks, and the table of a sequence its block table.
 
@@ -29,7 +29,7 @@ class PagePool:
         k, v: keys and values, (L, n_pages, Hkv, page_size, D) and (…, Dv).
 
     Raises:
-        ValueError: they take more than half of the memory.
+        ValueError: they need more than half of the memory.
 
     Source: paged attention, Kwon et al. 2023, arXiv:2309.06180.
     """
@@ -47,45 +47,45 @@ class PagePool:
         shape = (sizes.n_layers, check_whole("n_pages", n_pages), sizes.n_kv_heads, self.page_size)
         n_bytes = math.prod(shape) * (sizes.k_dim + sizes.v_dim) * dtype.itemsize
         if n_bytes > MEMORY // 2:
-            wrong = f"{n_pages} pages of {page_size} rows take {n_bytes / 2**30:,.1f} GiB"
-            raise ValueError(f"{wrong}; expected {MEMORY / 2**31:,.0f} at most: ask for fewer pages")
+            message = f"{n_pages} pages of {page_size} entries take {n_bytes / 2**30:,.1f} GiB"
+            raise ValueError(f"{message}; expected {MEMORY / 2**31:,.0f} at most: ask for fewer pages")
         self.k, self.v = (
             torch.zeros(*shape, width, dtype=dtype, device=device) for width in (sizes.k_dim, sizes.v_dim)
         )
 
 
 class PassLayout(NamedTuple):
-    """Where the rows of one pass of T columns lie; worked out once for all layers."""
+    """Where one pass of T columns reads and writes; computed once for all layers."""
 
-    mask: Tensor  # which rows each column may look at, (B, 1, T, S), S the longest sequence after the pass
-    new: Tensor | None  # rows of (B * Hkv * T, D) that hold new tokens, (N,); None where all do
-    to: Tensor  # rows of the flattened storage that they go to, (N,)
-    shown: Tensor  # rows of the flattened storage to hand out in order, (B * Hkv * S,)
+    mask: Tensor  # which entries each column may attend to, (B, 1, T, S); S: longest sequence after the pass
+    source_rows: Tensor | None  # rows of (B * Hkv * T, D) that are new tokens, (N,); None where all are
+    write_slots: Tensor  # slots of the flattened storage that they are written to, (N,)
+    read_slots: Tensor  # slots of the flattened storage to return, in order, (B * Hkv * S,)
 
 
 class PagedCache(StaticCache):
-    """Row i of a sequence lies in page tables[b][i // page_size], as row i % page_size of it.
+    """Entry i of a sequence is stored in page tables[b][i // page_size], in slot i % page_size of it.
 
-    Each sequence has its own length, positions and mask. New tokens stand at the right: in tokens (B, T) the
-    last column is the newest of every sequence. Where a sequence has fewer than T of them, the pass runs in a
-    block `with cache.expect(…)`. The columns left of them are padding: they store no entry, no token sees
-    them, and their outputs mean nothing.
+    Each sequence has its own length, positions and mask. New tokens are right-aligned: in tokens (B, T) the
+    last column is the newest token of every sequence. If some sequence has fewer than T new tokens, the pass
+    runs in a block `with cache.expect(…)`. The columns to their left are padding: they store no entry, no
+    token sees them, and their outputs are meaningless.
 
     Args:
-        pool: None lays out one of its own, in which every sequence has pages for max_len rows.
-        tables: numbers of pages, a list for each sequence. Whoever owns the pool makes and lengthens them.
-        lengths: tokens whose rows are in the pages already, of each sequence; none for 0.
-        page_size, dtype, device: of a pool of its own.
+        pool: None makes a pool for this cache alone, in which every sequence has pages for max_len entries.
+        tables: page numbers, a list for each sequence. The owner of the pool makes and extends them.
+        lengths: number of tokens of each sequence whose entries are in the pages already; empty means 0.
+        page_size, dtype, device: of the pool, if pool is None.
 
     Other arguments as in `Cache`.
 
     Attributes:
-        lengths: tokens seen, of each sequence; `length` is the longest.
+        lengths: number of tokens seen, for each sequence; `length` is the maximum.
     """
 
-    held = ("lengths",)
+    snapshot_fields = ("lengths",)
     lengths: Sequence[int] = ()
-    _expected: list[int] | None = None  # new tokens of each sequence in the pass that runs now
+    _expected: list[int] | None = None  # number of new tokens of each sequence in the current pass
 
     def __init__(
         self,
@@ -101,9 +101,9 @@ class PagedCache(StaticCache):
         device: torch.device | str = "cpu",
     ) -> None:
         if pool is None:
-            each = math.ceil((max_len or sizes.max_seq_len) / check_whole("page_size", page_size))
-            pool = PagePool(sizes, batch * each, page_size, dtype=dtype, device=device)
-            tables = [[*range(b * each, (b + 1) * each)] for b in range(batch)]
+            n_pages = math.ceil((max_len or sizes.max_seq_len) / check_whole("page_size", page_size))
+            pool = PagePool(sizes, batch * n_pages, page_size, dtype=dtype, device=device)
+            tables = [[*range(b * n_pages, (b + 1) * n_pages)] for b in range(batch)]
         self.pool, self.page_size, self.tables = pool, pool.page_size, [*tables]
         super().__init__(pool.sizes, batch, max_len, dtype=pool.k.dtype, device=pool.k.device)
         if len(self.tables) != self.batch:
@@ -115,12 +115,12 @@ class PagedCache(StaticCache):
         self.k, self.v = self.pool.k, self.pool.v
 
     @contextmanager
-    def expect(self, new: Sequence[int]) -> Iterator[None]:
-        """Say how many columns are new tokens of each sequence, for the pass in a `with` block; else all are.
+    def expect(self, n_new: Sequence[int]) -> Iterator[None]:
+        """Set the number of new tokens of each sequence for the pass in a `with` block; by default it is T.
 
-        It ends with the block, whatever becomes of the pass: the next one knows nothing of it.
+        The setting ends with the block, even if the pass fails.
         """
-        self._expected = self.check_counts("new", new)
+        self._expected = self.check_counts("n_new", n_new)
         try:
             yield
         finally:
@@ -128,62 +128,64 @@ class PagedCache(StaticCache):
 
     def check_counts(self, name: str, numbers: Sequence[int]) -> list[int]:
         """Return a number of tokens for each sequence. ValueError unless they are whole, 0 or more."""
-        each = [*numbers]
-        if len(each) != self.batch or not all(is_whole(n) and n >= 0 for n in each):
-            raise ValueError(f"{name} is {each}; expected {self.batch} whole numbers, 0 or more")
-        return [int(n) for n in each]
+        counts = [*numbers]
+        if len(counts) != self.batch or not all(is_whole(n) and n >= 0 for n in counts):
+            raise ValueError(f"{name} is {counts}; expected {self.batch} whole numbers, 0 or more")
+        return [int(n) for n in counts]
 
     def n_new(self, T: int) -> list[int]:
-        """Return how many of T columns are new tokens, of each sequence. ValueError if more were expected."""
-        new = [T] * self.batch if self._expected is None else self._expected
-        if max(new) > T:
-            raise ValueError(f"{T} columns came in; expected {max(new)} or more, as expect({new}) has said")
-        return new
+        """Return how many of T columns are new tokens of each sequence. ValueError if more were expected."""
+        n_new = [T] * self.batch if self._expected is None else self._expected
+        if max(n_new) > T:
+            raise ValueError(f"got {T} columns; expected {max(n_new)} or more, because of expect({n_new})")
+        return n_new
 
-    def plan(self, T: int) -> PassLayout:
-        """Return where everything of a pass of T columns stands. ValueError if they do not fit."""
-        tables = [[*pages] for pages in self.tables]  # as they are now: who owns the pool may change them
-        return self.memo((T, self._expected, tables, self.lengths), lambda: self.planned(T))
+    def layout(self, T: int) -> PassLayout:
+        """Return where a pass of T columns reads and writes. ValueError if they do not fit."""
+        tables = [[*pages] for pages in self.tables]  # a copy: the owner of the pool may change them
+        return self.memo((T, self._expected, tables, self.lengths), lambda: self.make_layout(T))
 
-    def planned(self, T: int) -> PassLayout:
-        """Work out a pass. ValueError if it does not fit."""
-        at, slots = self.columns(T), self.slots()
+    def make_layout(self, T: int) -> PassLayout:
+        """Compute the layout of a pass. ValueError if it does not fit."""
+        positions, slots = self.column_positions(T), self.slots()
         S = max(length + n for length, n in zip(self.lengths, self.n_new(T), strict=True))
         keys = torch.arange(S, device=self.device)
         padded = min(self.n_new(T)) < T
-        if not padded and min(self.lengths) == S - T:  # all alike, as a batch of one is: nothing is looked up
-            shown = slots[..., :S]
-            to = shown[..., S - T :]
-            return PassLayout(keys <= at[:, None, :, None], None, to.flatten(), shown.flatten())
-        seen = at.clamp(min=0)  # padding sees the first rows of its sequence: softmax stays finite
-        # Behind the end of a shorter sequence stands its newest row again: no row but its own is read.
-        to, shown = (
-            slots.gather(2, at[:, None].expand(-1, slots.shape[1], -1)).flatten()
-            for at in (seen, torch.minimum(keys, seen[:, -1:]))
+        if not padded and min(self.lengths) == S - T:  # all lengths are equal: no gather is needed
+            read = slots[..., :S]
+            write = read[..., S - T :]
+            return PassLayout(keys <= positions[:, None, :, None], None, write.flatten(), read.flatten())
+        queries = positions.clamp(
+            min=0
+        )  # padding sees the first entries of its sequence: softmax stays finite
+        # Past the end of a shorter sequence its newest entry is repeated: only its own entries are read.
+        write, read = (
+            slots.gather(2, x[:, None].expand(-1, slots.shape[1], -1)).flatten()
+            for x in (queries, torch.minimum(keys, queries[:, -1:]))
         )
         rows = None
-        if padded:  # and not stored
-            stored = at >= torch.tensor(self.lengths, device=self.device)[:, None]
+        if padded:  # padding is not stored
+            stored = positions >= torch.tensor(self.lengths, device=self.device)[:, None]
             rows = stored[:, None].expand(-1, slots.shape[1], -1).flatten().nonzero()[:, 0]
-            to = to[rows]
-        return PassLayout(keys <= seen[:, None, :, None], rows, to, shown)
+            write = write[rows]
+        return PassLayout(keys <= queries[:, None, :, None], rows, write, read)
 
-    def columns(self, T: int) -> Tensor:
-        """Return where T columns stand, (B, T): the newest token last, padding lies before `lengths`."""
-        self.check_room(T)
+    def column_positions(self, T: int) -> Tensor:
+        """Return the positions of T columns, (B, T): the newest token last; padding is before `lengths`."""
+        self.check_capacity(T)
         ends = [length + n for length, n in zip(self.lengths, self.n_new(T), strict=True)]
         return torch.tensor(ends, device=self.device)[:, None] + torch.arange(-T, 0, device=self.device)
 
     def slots(self) -> Tensor:
-        """Return which row of the flattened storage holds each position, (B, Hkv, rows of its pages)."""
+        """Return the slot of the flattened storage for each position, (B, Hkv, slots of its pages)."""
         heads = torch.arange(self.sizes.n_kv_heads)[:, None, None]
-        page = torch.from_numpy(self.in_table())[:, None, :, None] * len(heads) + heads
+        page = torch.from_numpy(self.page_table())[:, None, :, None] * len(heads) + heads
         return (page * self.page_size + torch.arange(self.page_size)).flatten(2).to(self.device)
 
-    def in_table(self) -> np.ndarray:
-        """Return the pages of each sequence, (B, most pages of any); behind its last one stands 0.
+    def page_table(self) -> np.ndarray:
+        """Return the pages of each sequence, (B, maximum number of pages), padded with 0.
 
-        ValueError if a page is not in the pool: compiled loops would write where it would lie.
+        ValueError if a page is not in the pool: compiled loops would write outside of it.
         """
         n_pages = self.k.shape[1]
         if any(page not in range(n_pages) for pages in self.tables for page in pages):
@@ -194,44 +196,44 @@ class PagedCache(StaticCache):
         return table
 
     def positions(self, T: int) -> Tensor:
-        """Return where T columns stand in each sequence, from 0, (B, T). ValueError if they do not fit."""
-        return self.columns(T).clamp(min=0)
+        """Return the positions of T columns by sequence, (B, T), from 0. ValueError if they do not fit."""
+        return self.column_positions(T).clamp(min=0)
 
     def mask(self, T: int, layer: int = 0) -> Tensor:
-        """Return (B, 1, T, S): True where a column may look at a row that `append` hands out."""
-        return self.plan(T).mask
+        """Return (B, 1, T, S): True where a column may attend to an entry that `append` returns."""
+        return self.layout(T).mask
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Write the new rows of each sequence behind its own; see `Cache.append`. S is the longest."""
-        self.check_rows(layer, k, v)
-        found = self.plan(k.shape[2])
-        for stored, rows in ((self.k[layer], k), (self.v[layer], v)):
-            new = rows.flatten(0, 2)
-            new = new if found.new is None else new[found.new]  # (N, D)
-            stored.flatten(0, 2).index_copy_(0, found.to, new)
-        keys, values = (rows[layer].flatten(0, 2).index_select(0, found.shown) for rows in (self.k, self.v))
-        k_shape, v_shape = self.shapes(found.mask.shape[-1])
+        """Write new entries after the earlier ones of their sequence; see `Cache.append`. S: the longest."""
+        self.check_entries(layer, k, v)
+        layout = self.layout(k.shape[2])
+        for stored, entries in ((self.k[layer], k), (self.v[layer], v)):
+            new = entries.flatten(0, 2)
+            new = new if layout.source_rows is None else new[layout.source_rows]  # (N, D)
+            stored.flatten(0, 2).index_copy_(0, layout.write_slots, new)
+        keys, values = (x[layer].flatten(0, 2).index_select(0, layout.read_slots) for x in (self.k, self.v))
+        k_shape, v_shape = self.entry_shapes(layout.mask.shape[-1])
         return keys.view(k_shape), values.view(v_shape)  # copies, in order
 
     def advance(self, T: int) -> None:
-        self.check_room(T)
+        self.check_capacity(T)
         lengths = [length + n for length, n in zip(self.lengths, self.n_new(T), strict=True)]
         self.update(max(lengths), lengths=lengths)
 
     def truncate(self, length: int | Sequence[int]) -> None:
-        """Keep the first tokens: as many of each sequence, or a number for each. ValueError if fewer."""
-        each = [*length] if isinstance(length, Sequence) else [length] * self.batch
-        pairs = zip(each, self.lengths, strict=False)
-        if len(each) != self.batch or not all(is_whole(n) and 0 <= n <= most for n, most in pairs):
+        """Keep the first tokens: one number for all sequences, or a list. ValueError if there are fewer."""
+        lengths = [*length] if isinstance(length, Sequence) else [length] * self.batch
+        pairs = zip(lengths, self.lengths, strict=False)
+        if len(lengths) != self.batch or not all(is_whole(n) and 0 <= n <= stored for n, stored in pairs):
             raise ValueError(f"length is {length!r}; expected 0 to {self.lengths}, the tokens stored")
-        each = [int(n) for n in each]
-        self.cut(each, lengths=each)
+        lengths = [int(n) for n in lengths]
+        self.set_lengths(lengths, lengths=lengths)
 
-    def check_room(self, T: int) -> None:
+    def check_capacity(self, T: int) -> None:
         for b, (length, n) in enumerate(zip(self.lengths, self.n_new(T), strict=True)):
-            room = min(self.max_len, len(self.tables[b]) * self.page_size)
-            if length + n > room:
+            capacity = min(self.max_len, len(self.tables[b]) * self.page_size)
+            if length + n > capacity:
                 raise ValueError(
                     f"{n} new tokens after {length} make {length + n} in sequence {b}; expected at most "
-                    f"{room}, the rows that it has. Nothing was written."
+                    f"{capacity}, its slots in pages. Nothing was written."
                 )

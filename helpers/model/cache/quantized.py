@@ -1,4 +1,4 @@
-"""A cache that rounds old rows to a few bits."""
+"""A cache that quantizes old entries to a few bits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from helpers.model.config import ModelConfig
 from helpers.validate import check_whole
 
 BITS = (8, 4, 2, 1)
-BY = {"token": -1, "channel": -2}  # the axis along which numbers share a scale
+AXES = {"token": -1, "channel": -2}  # the axis along which numbers share a scale
 
 
 def quantize(x: Tensor, bits: int, dim: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -20,7 +20,7 @@ def quantize(x: Tensor, bits: int, dim: int) -> tuple[Tensor, Tensor, Tensor]:
 
     Returns:
         The level of each number, from 0 to 2 ** bits - 1 (torch.uint8, the shape of x), the smallest number,
-        and the step from one level to the next (both of x's dtype, 1 long along dim).
+        and the step from one level to the next (both of x's dtype, of length 1 along dim).
     """
     low, high = x.aminmax(dim=dim, keepdim=True)
     step = (high - low) / (2**bits - 1)
@@ -29,142 +29,143 @@ def quantize(x: Tensor, bits: int, dim: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def dequantize(levels: Tensor, low: Tensor, step: Tensor) -> Tensor:
-    """Return the numbers that levels stand for: each within half a step of what it was."""
+    """Return the numbers that levels represent: each within half a step of the original."""
     return low + levels * step
 
 
 def pack(levels: Tensor, bits: int) -> Tensor:
-    """Put 8 / bits rows into the bytes of one: levels (…, n, D) → (…, n · bits / 8, D)."""
+    """Pack 8 / bits rows into one row of bytes: levels (…, n, D) → (…, n · bits / 8, D)."""
     shared = levels.unflatten(-2, (-1, 8 // bits))  # (…, n · bits / 8, 8 / bits, D)
     return (shared << shifts(bits, levels)).sum(dim=-2, dtype=torch.uint8)
 
 
 def unpack(packed: Tensor, bits: int) -> Tensor:
-    """Take the rows apart again: (…, n · bits / 8, D) → levels (…, n, D)."""
+    """Unpack rows of bytes: (…, n · bits / 8, D) → levels (…, n, D)."""
     shared = packed.unsqueeze(-2) >> shifts(bits, packed)
     return (shared & (2**bits - 1)).flatten(-3, -2)
 
 
 def shifts(bits: int, like: Tensor) -> Tensor:
-    """Return by how many bits each of the rows that share bytes is shifted, (8 / bits, 1)."""
+    """Return the shift, in bits, of each of the rows that share bytes, (8 / bits, 1)."""
     return torch.arange(0, 8, bits, dtype=torch.uint8, device=like.device)[:, None]
 
 
 class QuantizedCache(GrowingCache):
-    """Keeps the newest rows in full and rounds the others, `group` at a time, packed to the byte.
+    """Keeps the newest entries in full precision and quantizes the others, `group_size` at a time, packed.
 
-    Rows are rounded in `advance`, once there are `full + group` in full. So a pass sees its own rows in full,
-    and the result depends on how a text is cut into passes. `append` hands out plain keys and values, worked
-    out anew in every pass.
+    Entries are quantized in `advance`, once `residual_length + group_size` are in full precision. So a pass
+    sees its own entries in full, and the result depends on how a text is split into passes. `append` returns
+    plain keys and values, dequantized again in every pass.
 
-    A row of a head, of D numbers of s bytes, then takes D · bits / 8 bytes. By token, each of its rows has a
-    smallest number and a step, 2 · s bytes; by channel, each column of a group has: 2 · D · s / group bytes a
-    row. A number comes back within half a step, (largest - smallest) / (2 ** bits - 1) / 2 of its row or its
-    column; in a narrow dtype the rounding of the scales comes on top.
+    An entry of one head, D numbers of s bytes, then takes D · bits / 8 bytes. Per token, it also has a
+    smallest number and a step, 2 · s bytes; per channel, each channel of a group has them: 2 · D · s /
+    group_size bytes an entry. A number is restored to within half a step, (largest - smallest) /
+    (2 ** bits - 1) / 2 of its token or its channel; in a narrow dtype the scales add their own rounding.
 
     Args:
         sizes: of the model.
         bits: of a number: 8, 4, 2 or 1; a pair for keys and values.
-        by: "token" or "channel", which share a scale; a pair for keys and values.
-        group: rows that are rounded together, a multiple of 8.
-        full: rows that stay in full, at the least; 1 or more, so that a pass of one token can be taken back.
-        rest: batch, max_len, dtype and device, as in `Cache`.
+        per: "token" or "channel": the numbers that share a scale; a pair for keys and values.
+        group_size: number of entries that are quantized together, a multiple of 8.
+        residual_length: minimum number of entries in full precision; 1 or more, so that a pass of one token
+            can be undone.
+        other: batch, max_len, dtype and device, as in `Cache`.
 
-    Source: KIVI, Liu et al. 2024, arXiv:2402.02750 (keys by channel, values by token, the newest in full).
+    Source: KIVI, Liu et al. 2024, arXiv:2402.02750 (keys per channel, values per token, the newest in full).
     """
 
     can_truncate = False
-    held = ("k", "v", "rounded", "n_rounded")
+    snapshot_fields = ("k", "v", "quantized", "n_quantized")
 
     def __init__(
         self,
         sizes: ModelConfig,
         bits: int | tuple[int, int] = 8,
-        by: str | tuple[str, str] = "token",
-        group: int = 32,
-        full: int = 1,
-        **rest: Any,
+        per: str | tuple[str, str] = "token",
+        group_size: int = 32,
+        residual_length: int = 1,
+        **other: Any,
     ) -> None:
         self.bits = pair("bits", bits, BITS)
         widths = sizes.k_dim, sizes.v_dim
-        # Rows without numbers (latent rows have no values) have no largest one; of columns there are 0.
-        self.dims = [
-            BY[b] if width else -2 for b, width in zip(pair("by", by, tuple(BY)), widths, strict=True)
+        # An entry of width 0 (latent attention stores no values) has no largest number along its own axis.
+        self.scale_axes = [
+            AXES[p] if width else -2 for p, width in zip(pair("per", per, tuple(AXES)), widths, strict=True)
         ]
-        self.group, self.full = check_whole("group", group, least=8), check_whole("full", full)
-        if self.group % 8:
-            raise ValueError(f"group is {group}; expected a multiple of 8: rows share bytes")
-        super().__init__(sizes, **rest)
+        self.group_size = check_whole("group_size", group_size, minimum=8)
+        self.residual_length = check_whole("residual_length", residual_length)
+        if self.group_size % 8:
+            raise ValueError(f"group_size is {group_size}; expected a multiple of 8: entries share bytes")
+        super().__init__(sizes, **other)
 
     def allocate(self) -> None:
         super().allocate()
-        self.n_rounded = 0  # rows
-        self.rounded = self.none_rounded()
+        self.n_quantized = 0  # entries
+        self.quantized = self.empty_quantized()
 
-    def none_rounded(self) -> list[list[tuple[Tensor, ...]]]:
-        """For keys and for values, by layer: packed levels, smallest numbers, steps; nothing at first."""
+    def empty_quantized(self) -> list[list[tuple[Tensor, ...]]]:
+        """For keys and for values, by layer: packed levels, smallest numbers, steps; empty at first."""
         return [[()] * self.n_layers, [()] * self.n_layers]
 
-    def rows_of(self, layer: int) -> int:
-        """Rows in full."""
-        return self.length - self.n_rounded
+    def n_stored(self, layer: int) -> int:
+        """Return the number of entries in full precision."""
+        return self.length - self.n_quantized
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Store new rows in full; hand out the rounded ones before them. See `Cache.append`."""
+        """Store new entries in full; return them after the dequantized ones. See `Cache.append`."""
         super().append(layer, k, v)
         return self.read(0, layer), self.read(1, layer)  # (B, Hkv, S, D)
 
     def read(self, which: int, layer: int) -> Tensor:
-        """Return all rows of a layer as plain numbers: keys (0) or values (1)."""
-        newest, rounded = (self.k, self.v)[which][layer], self.rounded[which][layer]
-        if not rounded:
+        """Return all entries of a layer as plain numbers: keys (0) or values (1)."""
+        newest, quantized = (self.k, self.v)[which][layer], self.quantized[which][layer]
+        if not quantized:
             return newest
-        packed, low, step = rounded
+        packed, low, step = quantized
         old = dequantize(unpack(packed, self.bits[which]), low, step)  # (B, Hkv, groups, group, D)
         return torch.cat([old.flatten(2, 3), newest], dim=2)
 
     def advance(self, T: int) -> None:
-        """Count T tokens as stored, and round the oldest rows in full, in whole groups."""
-        self.check_room(T)
-        n = max(0, self.rows_of(0) + T - self.full) // self.group * self.group
-        changed: dict[str, Any] = {}
+        """Count T tokens as stored, and quantize the oldest entries in full precision, in whole groups."""
+        self.check_capacity(T)
+        n = max(0, self.n_stored(0) + T - self.residual_length) // self.group_size * self.group_size
+        fields: dict[str, Any] = {}
         if n:
-            rounded = [[self.round(which, x, n) for x in range(self.n_layers)] for which in (0, 1)]
+            quantized = [[self.quantize_oldest(i, x, n) for x in range(self.n_layers)] for i in (0, 1)]
             # Copies, so that the memory of the others is freed.
-            k, v = ([x[:, :, n:].clone() for x in rows] for rows in (self.k, self.v))
-            changed = {"k": k, "v": v, "rounded": rounded, "n_rounded": self.n_rounded + n}
-        self.update(self.length + T, **changed)
+            k, v = ([x[:, :, n:].clone() for x in entries] for entries in (self.k, self.v))
+            fields = {"k": k, "v": v, "quantized": quantized, "n_quantized": self.n_quantized + n}
+        self.update(self.length + T, **fields)
 
-    def round(self, which: int, layer: int, n: int) -> tuple[Tensor, ...]:
-        """Return levels, smallest numbers and steps of a layer's rounded rows and the next n of them."""
-        groups = (self.k, self.v)[which][layer][:, :, :n].unflatten(2, (-1, self.group))
-        levels, low, step = quantize(
-            groups, self.bits[which], self.dims[which]
-        )  # (B, Hkv, n / group, group, D)
-        new, old = (pack(levels, self.bits[which]), low, step), self.rounded[which][layer]
+    def quantize_oldest(self, which: int, layer: int, n: int) -> tuple[Tensor, ...]:
+        """Return levels, smallest numbers and steps of a layer's quantized entries and of the next n."""
+        groups = (self.k, self.v)[which][layer][:, :, :n].unflatten(2, (-1, self.group_size))
+        bits = self.bits[which]
+        levels, low, step = quantize(groups, bits, self.scale_axes[which])  # (B, Hkv, groups, group_size, D)
+        new, old = (pack(levels, bits), low, step), self.quantized[which][layer]
         return tuple(torch.cat(parts, dim=2) for parts in zip(old, new, strict=True)) if old else new
 
     @property
-    def lost_lengths(self) -> range:
-        """A part of the rows that are rounded: it keeps all of them, or none."""
-        return range(1, self.n_rounded)
+    def unreachable_lengths(self) -> range:
+        """Lengths within the quantized entries: the cache keeps all of those, or none."""
+        return range(1, self.n_quantized)
 
     def truncate(self, length: int) -> None:
         self.check_length(length)
-        n, rounded = (self.n_rounded, self.rounded) if length else (0, self.none_rounded())
-        self.cut([int(length)], n_rounded=n, rounded=rounded)
+        n, quantized = (self.n_quantized, self.quantized) if length else (0, self.empty_quantized())
+        self.set_lengths([int(length)], n_quantized=n, quantized=quantized)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the rounded rows with their scales, and of those in full."""
-        parts = [part for rows in self.rounded for layer in rows for part in layer]
+        """Bytes of the quantized entries with their scales, and of those in full precision."""
+        parts = [part for entries in self.quantized for layer in entries for part in layer]
         return super().nbytes + sum(part.nbytes for part in parts)
 
 
 def pair(name: str, value: Any, allowed: tuple[Any, ...]) -> list[Any]:
-    """Return a setting of keys and of values. ValueError unless both are allowed."""
-    both = list(value) if isinstance(value, tuple | list) else [value, value]
-    if len(both) != 2 or not all(type(one) is type(allowed[0]) and one in allowed for one in both):
+    """Return a setting for keys and one for values. ValueError unless both are allowed."""
+    settings = list(value) if isinstance(value, tuple | list) else [value, value]
+    if len(settings) != 2 or not all(type(x) is type(allowed[0]) and x in allowed for x in settings):
         expected = ", ".join(map(repr, allowed))
         raise ValueError(f"{name} is {value!r}; expected one of {expected}, or a pair of them for K and V")
-    return both
+    return settings

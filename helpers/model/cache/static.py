@@ -1,4 +1,4 @@
-"""A cache that is preallocated."""
+"""A cache that is allocated in advance, for its maximum length."""
 
 from __future__ import annotations
 
@@ -11,39 +11,40 @@ from helpers.model.cache.base import Cache, Snapshot
 
 
 class StaticCache(Cache):
-    """All rows are preallocated; an append writes the new ones and returns views. Not for training."""
+    """Memory for all entries is allocated at the start; an append writes in place. Not for training."""
 
-    _cuts: tuple[tuple[int, int, int], ...] = ()  # changes after a cut, a sequence, the length it left there
+    # Of each truncation: `changes` after it, the sequence, and the length that remained.
+    _truncations: tuple[tuple[int, int, int], ...] = ()
 
     def allocate(self) -> None:
-        self.k, self.v = self.empty_rows(self.max_len)
+        self.k, self.v = self.empty_entries(self.max_len)
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Write new rows into their places; see `Cache.append`. ValueError where gradients are wanted."""
-        self.check_rows(layer, k, v)
+        """Write new entries in place, return views; see `Cache.append`. ValueError if they need gradients."""
+        self.check_entries(layer, k, v)
         if k.requires_grad or v.requires_grad:
-            message = "keys that want a gradient came in; expected none: rows written in place carry none"
+            message = "the keys or values require a gradient; a cache that is written in place has none"
             raise ValueError(f"{message}: train without a cache, or run under torch.no_grad()")
         S = self.length + k.shape[2]
         self.k[layer, :, :, self.length : S] = k
         self.v[layer, :, :, self.length : S] = v
         return self.k[layer, :, :, :S], self.v[layer, :, :, :S]  # (B, Hkv, S, D): not the whole buffer
 
-    def cut(self, lengths: Sequence[int], /, **rest: Any) -> None:
-        """As in `Cache`; what is cut off may be written over, so note it for `check_own`."""
-        cuts = [one for one in self._cuts if one[2] < lengths[one[1]]]
-        cuts += [(self.changes + 1, b, length) for b, length in enumerate(lengths)]
-        super().cut(lengths, _cuts=tuple(cuts), **rest)
+    def set_lengths(self, lengths: Sequence[int], /, **fields: Any) -> None:
+        """As in `Cache`; truncated entries may be overwritten, so record this for `check_snapshot`."""
+        truncations = [entry for entry in self._truncations if entry[2] < lengths[entry[1]]]
+        truncations += [(self.changes + 1, b, length) for b, length in enumerate(lengths)]
+        super().set_lengths(lengths, _truncations=tuple(truncations), **fields)
 
-    def check_own(self, snapshot: Snapshot) -> None:
-        super().check_own(snapshot)
-        if any(n > snapshot.changes and length < snapshot.lengths[b] for n, b, length in self._cuts):
+    def check_snapshot(self, snapshot: Snapshot) -> None:
+        super().check_snapshot(snapshot)
+        if any(n > snapshot.changes and length < snapshot.lengths[b] for n, b, length in self._truncations):
             raise ValueError(
-                f"a snapshot of {snapshot.length} tokens came in, of which some were cut off since; expected "
+                f"the snapshot is of {snapshot.length} tokens, some of which were truncated since; expected "
                 "one taken after that: run the text again"
             )
 
     @property
     def nbytes(self) -> int:
-        """Bytes of both buffers, used or not: they are taken from the start."""
+        """Bytes of both buffers, used or not: they are allocated from the start."""
         return self.k.nbytes + self.v.nbytes
