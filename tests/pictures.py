@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import html
-import os
 import re
-import zlib
-from collections.abc import Mapping
 from functools import lru_cache
 from itertools import combinations
 from typing import Any
@@ -19,7 +16,6 @@ from matplotlib.text import Text
 from helpers.drawing.canvas import EDGE, NARROW, NARROW_BELOW, WIDE
 from helpers.drawing.svg import PALETTE, Renderer
 from helpers.plots import Picture
-from tests.machine import ROOT
 
 
 class _Listener(Renderer):
@@ -88,26 +84,3 @@ def check_form(picture: Picture) -> None:
     assert picture.alt.endswith(".")
     assert "\n" not in picture.alt
     assert "0x" not in picture.alt
-
-
-FIGURES = ROOT / "tests/figures.txt"
-
-
-def check_words(part: str, pictures: Mapping[str, Picture]) -> None:
-    """Raise unless each figure says, in words and in order, what `figures.txt` has of it, at the same places.
-
-    The number at a line's end is a checksum of the SVG of both layouts, which nbval compares as well.
-    After a change that is meant: `WRITE_FIGURES=1 python -m pytest -n0 -k say_what`, and look at the diff.
-    """
-    now = {}
-    for name, picture in pictures.items():
-        svgs = picture.html().partition("<svg")[2].partition("<details")[0]
-        line = f"{picture.alt} | {' · '.join(words(picture.figure))} | {zlib.crc32(svgs.encode()):08x}"
-        now[f"{part}, {name}"] = " ".join(line.split())
-    kept = dict(line.split(": ", 1) for line in FIGURES.read_text(encoding="utf-8").splitlines())
-    others = {name: line for name, line in kept.items() if not name.startswith(f"{part}, ")}
-    if os.environ.get("WRITE_FIGURES"):
-        lines = sorted((others | now).items())
-        FIGURES.write_text("".join(f"{name}: {line}\n" for name, line in lines), encoding="utf-8")
-    else:
-        assert others | now == kept

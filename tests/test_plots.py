@@ -31,7 +31,7 @@ from helpers.recording.diary import load_diary, load_lines
 from helpers.recording.toy import record_toy
 from helpers.sampling import Sampling
 from helpers.trace import Trace
-from tests.pictures import check_form, check_words
+from tests.pictures import check_form
 from tests.pictures import words as words_of
 
 NORMAL, LONG = record_toy(), record_toy(ban_eos=True)
@@ -74,10 +74,6 @@ def odd_names(trace: Trace) -> plots.Picture:
 @cache
 def picture_of(name: str) -> plots.Picture:
     return PICTURES[name]()
-
-
-def test_figures_say_what_they_said() -> None:
-    check_words("Part I", {name: picture_of(name) for name in PICTURES})
 
 
 @pytest.mark.parametrize("name", PICTURES)
