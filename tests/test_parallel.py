@@ -10,6 +10,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -193,7 +194,6 @@ def gone(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("how", "output"),
     [
-        ("raise", "rank 1 raised LookupError: no such thing"),
         ("kill", "rank 1 was killed by SIGKILL"),
         ("leave", "rank 1 left with exit code 3"),
         ("hang", "rank 1 was still running"),
@@ -212,6 +212,14 @@ def test_a_rank_that_fails_is_named_and_nothing_is_left(how: str, output: str, t
     pytest.fail("\n".join(errors))
 
 
+def test_when_a_rank_raises_the_others_are_ended_at_once(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with pytest.raises(RankError, match="rank 1 raised LookupError"):
+        run_ranks(rank_tasks.fail, 2, "raise", tmp_path, deadline_seconds=90)
+    assert time.monotonic() - began < 60
+    assert_nothing_left(tmp_path)
+
+
 def assert_nothing_left(folder: Path) -> None:
     """The ranks that left a note are gone."""
     pids = [int(path.name) for path in folder.iterdir()]
@@ -221,18 +229,19 @@ def assert_nothing_left(folder: Path) -> None:
 
 
 def test_ctrl_c_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    listen, start, ports = ranks.listen, ranks.start, set[int]()
+    ended, store, ports = ranks.mp.ProcessContext.join, ranks.dist.TCPStore, list[int]()
 
     def interrupted(*args: Any) -> Any:
-        listen(*args)
+        ended(*args)
         raise KeyboardInterrupt
 
-    def noting(rank: int, job: bytes, n: int, port: int, deadline: float) -> Any:
-        ports.add(port)
-        return start(rank, job, n, port, deadline)
+    def noting(*args: Any, **settings: Any) -> Any:
+        made = store(*args, **settings)
+        ports.append(made.port)
+        return made
 
-    monkeypatch.setattr(ranks, "listen", interrupted)
-    monkeypatch.setattr(ranks, "start", noting)
+    monkeypatch.setattr(ranks.mp.ProcessContext, "join", interrupted)
+    monkeypatch.setattr(ranks.dist, "TCPStore", noting)
     with pytest.raises(KeyboardInterrupt) as kept:
         run_ranks(rank_tasks.fail, 2, "", tmp_path)
     assert_nothing_left(tmp_path)

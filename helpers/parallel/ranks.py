@@ -8,30 +8,32 @@ that only the first start takes seconds. Elsewhere each rank imports PyTorch ane
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import pickle
 import re
 import signal
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from multiprocessing.connection import wait
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.multiprocessing as mp
 
 from helpers.parallel.wire import Wire
 from helpers.validate import check_whole, is_number
 
 HOST = "127.0.0.1"
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}
-GRACE = 1.0  # seconds for the others to say what they saw, once a rank has failed
 LOST = re.compile(r"closed by peer|reset by peer|broken pipe|timed out", re.IGNORECASE)
 
 
@@ -74,43 +76,44 @@ def run_ranks(task: Callable[..., Any], n: int, *args: Any, deadline_seconds: fl
     deadline = time.monotonic() + deadline_seconds
     patience = timedelta(seconds=deadline_seconds)
     store = dist.TCPStore(HOST, 0, is_master=True, wait_for_workers=False, timeout=patience)  # a free port
-    processes, pipes = [], []
-    try:
-        job = pickle.dumps((task, args)), n, store.port, deadline
-        for rank in range(n):
-            process, pipe = start(rank, *job)
-            processes.append(process)
-            pipes.append(pipe)
-        received = listen(processes, pipes, deadline)
-        outcomes = [received.get(rank, Outcome(failure="was still running", order=2)) for rank in range(n)]
-    finally:
-        del store  # and its port with it: a traceback that somebody keeps would keep both
-        for process in processes:
-            process.kill()
-            process.join()
-            process.close()
-        for pipe in pipes:
-            pipe.close()
+    method = "forkserver" if sys.platform == "linux" else "spawn"
+    mp.get_context(method).set_forkserver_preload(["torch"])  # nothing of ours: it would not follow edits
+    with tempfile.TemporaryDirectory() as folder:
+        job = pickle.dumps((task, args)), n, store.port, deadline, folder
+        processes: list[Any] = []
+        try:
+            context = mp.start_processes(be_rank, job, n, join=False, daemon=True, start_method=method)
+            processes = context.processes
+            with contextlib.suppress(mp.ProcessExitedException):  # the others have been ended
+                while time.monotonic() < deadline and not context.join(deadline - time.monotonic()):
+                    pass
+            outcomes = [outcome(Path(folder, str(rank)), one.exitcode) for rank, one in enumerate(processes)]
+        finally:
+            del store  # and its port with it: a traceback that somebody keeps would keep both
+            for process in processes:
+                process.kill()
+                process.join()
+                process.close()
     if failed := [(one.order, rank, one.failure) for rank, one in enumerate(outcomes) if one.failure]:
         _, rank, how = min(failed)
         raise RankError(f"{task.__name__} in {n} ranks, {deadline_seconds:g} s at most: rank {rank} {how}")
     return [outcome.value for outcome in outcomes]
 
 
-def start(rank: int, job: bytes, n: int, port: int, deadline: float) -> tuple[Any, Any]:
-    """Start one rank; return its process, and the pipe on which it says how it ended."""
-    context: Any = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
-    context.set_forkserver_preload(["torch"])  # nothing of ours: it would be as old as the server
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=be_rank, args=(rank, job, n, port, deadline, theirs), daemon=True)
-    process.start()
-    theirs.close()  # so that the pipe ends with the rank
-    return process, ours
+def outcome(file: Path, code: int | None) -> Outcome:
+    """Return how a rank ended: what it left in its file, or else by its exit code."""
+    if code in (0, 1) and file.exists():
+        return pickle.loads(file.read_bytes())
+    if code in (None, -signal.SIGTERM):  # that of `join`, which ends the others where one has failed
+        return Outcome(failure="was still running", order=2)
+    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"left with exit code {code}"
+    return Outcome(failure=how)
 
 
-def be_rank(rank: int, job: bytes, n: int, port: int, deadline: float, pipe: Any) -> None:
+def be_rank(rank: int, job: bytes, n: int, port: int, deadline: float, folder: str) -> None:
     """Be one rank: meet the others, run the task, say what it gave or what it raised."""
     end_with_parent()
+    failed = False
     try:
         torch.set_num_threads(1)
         if sys.platform in LOOPBACK:  # elsewhere gloo looks for an address by itself
@@ -126,7 +129,9 @@ def be_rank(rank: int, job: bytes, n: int, port: int, deadline: float, pipe: Any
     except BaseException as error:  # Ctrl-C as well: who started this rank wants to know
         order = 3 if LOST.search(str(error)) else 1  # what is lost follows from another rank that failed
         payload = pickle.dumps(Outcome(failure=f"raised {type(error).__name__}: {error}", order=order))
-    pipe.send_bytes(payload)
+        failed = True
+    Path(folder, str(rank)).write_bytes(payload)
+    sys.exit(failed)  # so that the others are ended
 
 
 def end_with_parent() -> None:
@@ -137,31 +142,3 @@ def end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=wait_for_it, daemon=True).start()
-
-
-def listen(processes: Sequence[Any], pipes: Sequence[Any], deadline: float) -> dict[int, Outcome]:
-    """Return how ranks ended, up to the deadline, and up to GRACE after the first failure."""
-    outcomes: dict[int, Outcome] = {}
-    open_pipes = list(pipes)
-    while open_pipes:
-        ready: list[Any] = wait(open_pipes, max(0.0, deadline - time.monotonic()))
-        if not ready:
-            break
-        for pipe in ready:
-            rank = pipes.index(pipe)
-            try:
-                outcomes[rank] = pickle.loads(pipe.recv_bytes())
-            except EOFError:
-                outcomes[rank] = died(processes[rank])
-            open_pipes.remove(pipe)
-            if outcomes[rank].failure:
-                deadline = min(deadline, time.monotonic() + GRACE)
-    return outcomes
-
-
-def died(process: Any) -> Outcome:
-    """Return how a rank ended that left without a word."""
-    process.join(GRACE)
-    code = process.exitcode or 0
-    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"left with exit code {code}"
-    return Outcome(failure=how)
