@@ -3,7 +3,7 @@
 // there may be cut off or made by hand: whoever reads a value says what was wrong with it.
 
 /** The names and values of an address; a name that comes twice counts once, and the first time.
- * @param own what names of a view begin with; they are told without it */
+ * `own`: what names of a view begin with; they are told without it. */
 export function readAddress(hash: string, own = "") {
   const found: Map<string, string> = new Map();
   for (const [name, value] of new URLSearchParams(hash.replace(/^#/, "")))

@@ -93,7 +93,7 @@ function gridPaths(board: Board) {
   return { cells, marks };
 }
 
-/** @param y the middle */
+/** A cross around (x, y). */
 function cross(path: Path2D, x: number, y: number, arm: number) {
   for (const side of [-1, 1]) {
     path.moveTo(x - arm, y - side * arm);

@@ -88,10 +88,9 @@ export const pairsOfTerms = (overlap: boolean): Term[][][] =>
         [["weights"], ["products"]],
       ];
 
-/** Seconds of a step, by term: max(rows, attention) + max(weights, products), or with `overlap`
- * max(rows + weights, attention + products); then launch overhead and collectives. `counted` are the terms that add to
- * the total, `memory` and `compute` what each of the two adds.
- * @param tokens in the cache of each user */
+/** Seconds of a step, by term: max(rows, attention) + max(weights, products), or with `overlap` max(rows + weights,
+ * attention + products); then launch overhead and collectives. `counted` are the terms that add to the total,
+ * `memory` and `compute` what each of the two adds; `tokens` are in the cache of each user. */
 export function stepTime(model: Model, card: Card, tokens: number, options: Options = {}) {
   const { users, newTokens, weightBits, rowBits, overlap, cards, launch, ...chosen } = {
     ...OPTIONS,
@@ -142,8 +141,7 @@ export const boundOf = ({ memory, compute }: StepSeconds) =>
 /** The term that takes longest, of those that count. */
 export const longestOf = (step: StepSeconds) => step.counted.reduce((a, b) => (step[b] > step[a] ? b : a));
 
-/** The shortest prompt whose prefill is compute-bound; null if none of 2¹⁹ tokens is.
- * @param options of its step */
+/** The shortest prompt whose prefill is compute-bound; null if none of 2¹⁹ tokens is. */
 export function tokensUntilCompute(model: Model, card: Card, options: Options = {}) {
   const reached = (newTokens: number) =>
     boundOf(stepTime(model, card, 0, { ...options, newTokens, logits: 1 })) === "compute-bound";

@@ -54,8 +54,8 @@ function rowState(run: Run, { index, counted, counts, part, visible }: Event, to
 }
 
 /**
- * A token's state: present, emitted (chosen, not yet run), or absent; live if it runs in this pass. Its place in the text
- * counts from 1, also where the run counts positions from 0.
+ * A token's state: present, emitted (chosen, not yet run), or absent; live if it runs in this pass. Its place in
+ * the text counts from 1, also where the run counts positions from 0.
  */
 export function tokenState(record: TraceRecord, run: Run, event: Event, index: number) {
   const { text, origin } = record.tokens[index];

@@ -58,9 +58,10 @@ function chooseMode(
 }
 
 /**
- * The layout of the board, in pixels. Of the columns in the window; `heads` is how many lines of attention weights there
- * are, `contexts`: their contexts are shown, `lab`: K's contents and the ledger, too; `wants`, `label` and `key` are the widths that the words of the columns' heads, the widest row label and the
- * widest row of K in one line need.
+ * The layout of the board, in pixels. Of the columns in the window; `heads` is how many lines of attention weights
+ * there are, `contexts`: their contexts are shown, `lab`: K's contents and the ledger, too; `wants`, `label` and
+ * `key` are the widths that the words of the columns' heads, the widest row label and the widest row of K in one
+ * line need.
  */
 export function layoutOf({
   width,

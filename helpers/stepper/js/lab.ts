@@ -74,8 +74,8 @@ export function accumulated(
   return { now, soFar: Object.fromEntries(soFar) as Counts };
 }
 
-/** KV heads and the numbers of a key and of a value in one: those of an operation for each, and K and V equally wide, but
- * for a latent, one list for all heads, whose value is a part of its key. */
+/** KV heads and the numbers of a key and of a value in one: those of an operation for each, and K and V equally
+ * wide, but for a latent, one list for all heads, whose value is a part of its key. */
 export function headOf({ row, pair }: Kind, nHeads: number) {
   const both = pair / (2 * nHeads);
   const latent = row < both;

@@ -16,8 +16,7 @@ export const whose = (pass: string) => untouched(pass).split(",")[0];
 
 /**
  * Widths in pixels: what each column wants, the widest name at the left, one for the words of all candidates, so that
- * their bars get the rest.
- * @param lab whether K's contents are shown
+ * their bars get the rest. `lab`: whether K's contents are shown.
  */
 export function measuresOf({ record, run, heads, ...frame }: Frame, lab: boolean) {
   const columns = frame.columns.slice(0, 32);

@@ -11,7 +11,7 @@ type Line = Omit<Model, "n_parameters" | "notes"> & { n_parameters: number | nul
 type Sizes = (name: string, atLeast?: number) => number;
 
 const { keys: KEYS, usual: USUAL, formulas, ...known }: Config = KNOWN;
-/** @param table by families, several to a key */
+/** A table by families, out of one with several to a key. */
 const byName = (table: Config): Config =>
   Object.fromEntries(
     Object.entries(table).flatMap(([names, has]) => names.split(" ").map((name) => [name, has])),
@@ -56,8 +56,7 @@ const refusal = (name: string, values: Record<string, string | number>) =>
 /** A size is not known; where only the parameters need it, KV entries are counted all the same. */
 class Uncounted extends Error {}
 
-/** The model that a config describes, for what needs its parameters. Error, too, where they are not known.
- * @param outer what config.json holds */
+/** The model that a config describes, for what needs its parameters. Error, too, where they are not known. */
 export function modelOf(outer: unknown): Model {
   const { n_parameters, ...line } = lineOf(outer);
   if (n_parameters === null) throw new Error(`${line.name}: ${line.notes[0]}`);
@@ -65,7 +64,7 @@ export function modelOf(outer: unknown): Model {
 }
 
 /** The model line that a config describes. Error where a size is missing or wrong, or layers are of a kind that is not
- * counted. @param outer what config.json holds */
+ * counted. */
 export function lineOf(outer: unknown): Line {
   if (!isObject(outer)) throw refusal("object", { got: written(outer) });
   const [config, leftOut] = textModel(outer);

@@ -17,8 +17,8 @@ const VIEWS: Record<string, any> = {
 };
 
 /**
- * Returns the function that takes the view away again, and one that tells the address of what it shows. `file` gets what a view runs, such as a model's weights, where it
- * runs something.
+ * Returns the function that takes the view away again, and one that tells the address of what it shows. `file` gets
+ * what a view runs, such as a model's weights, where it runs something.
  */
 export function mountView(
   el: Element,

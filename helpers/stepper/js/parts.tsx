@@ -28,9 +28,8 @@ export function Slider(props: {
 
 const SEGMENTS = 9; // more than this are in a list
 
-/** One of several is chosen: buttons for a few, a list for many; `allowed` says which can be, now.
- * @param
- * props most: names that are buttons */
+/** One of several is chosen: buttons for a few, a list for many; `allowed` says which can be, now; up
+ * to `most` names are buttons. */
 export function Picker({
   label,
   names,
@@ -127,10 +126,7 @@ export function Candidates({ out }: { out: Out }) {
   return candidatesOf(out).map((one) => <Candidate {...one} />);
 }
 
-/**
- * Marks and what they mean.
- * @param props items: class of the mark, what stands in it, words
- */
+/** Marks and what they mean: of each the class, what is written in it, and words. */
 export function Legend({ items, label }: { items: string[][]; label?: string }) {
   return (
     <ul class="wid-legend" aria-label={label}>

@@ -48,7 +48,7 @@ export class Played extends View {
     super.draw();
   }
 
-  /** @param said where the slider stands */
+  /** Its buttons; `said`: where the slider is. */
   buttons(label: string, said: string) {
     const { at, last } = this;
     // Not `disabled`: a disabled button that has the focus swallows the keys.

@@ -37,7 +37,7 @@ export function factsOf(chosen: Case, pass: Pass) {
   };
 }
 
-/** @param text what stands out in a sentence */
+/** What stands out in a sentence. */
 const strong = (text: string) => ({ token: text });
 
 /** How long it takes, how many tokens a second, what bounds it. */

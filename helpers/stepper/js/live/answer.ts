@@ -202,8 +202,7 @@ class Session {
     }
   }
 
-  /** A token with the likeliest ones beside it.
-   * @param text what it adds to the text */
+  /** A token with the likeliest ones; `text` is what it adds to the text. */
   said(logits: Float32Array, token: number, text: string): Said {
     const best = likeliest(logits, N_TOP);
     if (!best.includes(token)) best[best.length - 1] = token;

@@ -19,7 +19,7 @@ function dotF32(bytes: DataView, at: number, n: number, x: Float32Array, j: numb
   return sum;
 }
 
-/** @param numbers by their 16 bits */
+/** Of numbers of 16 bits, which are looked up by these. */
 const dot16 =
   (numbers: Float32Array): Dot =>
   (bytes, at, n, x, j) => {
@@ -178,7 +178,7 @@ export class BlockMatrix implements Matrix {
   declare shape: [number, number];
   declare rowBytes: number;
 
-  /** @param bytes row after row */
+  /** `bytes`: row after row. */
   constructor(kind: Kind, bytes: DataView, shape: [number, number]) {
     this.kind = kind;
     this.bytes = bytes;

@@ -239,9 +239,8 @@ export class Decoder {
   /**
    * Run new tokens through every layer; earlier ones are read from the cache. It pauses behind each layer, so that
    * a Worker can see whether it is to stop; one that is left there has changed nothing.
-   * @param tokens ids of the new tokens
-   * @param cache holds the earlier tokens and takes the new ones; without one these are all there is
-   * @returns the logits, (T, V), or (V,) of the last position only
+   * The cache holds the earlier tokens and takes the new ones; without one these are all there is. Returns the logits,
+   * (T, V), or (V,) of the last position only.
    */
   *layerByLayer(
     tokens: number[],

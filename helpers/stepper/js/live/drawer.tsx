@@ -24,7 +24,7 @@ function Counter({ value, name }: { value: string; name: string }) {
   );
 }
 
-/** Columns of K over V. @param props coming: they run now */
+/** Columns of K over V; those that are coming run now. */
 function Columns({ many, state }: { many: number; state: "coming" | "kept" }) {
   return (
     <div class={`wid-columns ${state}`} aria-hidden="true">

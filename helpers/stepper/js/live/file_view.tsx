@@ -436,7 +436,8 @@ function Box({ own }: { own: OwnModel }) {
   );
 }
 
-/** Pieces of words as they are, blanks and line breaks among them; what would turn the text around by its code points. */
+/** Pieces of words as they are, blanks and line breaks among them; what would turn the text around by its code
+ * points. */
 const asRead = (text: string) => text.replace(/[^ \n]+/g, visibleText);
 
 function Running({ prompt, out, playing }: { prompt: Token[]; out: Token[]; playing: boolean }) {

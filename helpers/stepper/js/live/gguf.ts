@@ -58,13 +58,13 @@ const ROPE_THETA = 10000; // llama.cpp's for a file without one
 const ENDS = ["eos", "eot", "eom"]; // any of them ends a reply
 const ROPE_FACTORS = "rope_freqs.weight";
 
-/** A tensor's name in the file. @param name that in Hugging Face checkpoints */
+/** A tensor's name in the file, from that in Hugging Face checkpoints. */
 const inFile = (name: string) =>
   Object.entries(PARTS).reduce((text, [theirs, here]) => text.replace(theirs, here), name);
 
 /**
  * Where each tensor is stored. They fill the file, one after another, so a damaged shape, type or offset shows.
- * @param at end of the header
+ * `at`: the end of the header.
  */
 function placed(told: Map<string, Told>, at: number, alignment: number, size: number): Map<string, Placed> {
   const aligned = (place: number) => Math.ceil(place / alignment) * alignment;
@@ -227,8 +227,8 @@ function tensorOf(name: string, { shape, kind }: Placed, bytes: Uint8Array) {
 }
 
 /**
- * Open a file that a reader chose; `tell` hears how far it is, and may raise Stopped.
- * @throws what is damaged or not supported, by name, and what to do.
+ * Open a file that a reader chose; `tell` hears how far it is, and may raise Stopped. An
+ * error says what is damaged or not supported, by name, and what to do.
  */
 export async function openGguf(file: Blob | ArrayBuffer, tell: Tell = async () => {}): Promise<Opened> {
   try {

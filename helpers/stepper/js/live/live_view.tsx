@@ -71,7 +71,7 @@ export class LiveView extends View {
   /** What an act has found out about this text. */
   found: Record<string, any> = {};
 
-  /** @param file fetches the model's weights */
+  /** `file` fetches the model's weights. */
   constructor(el: Element, data: Diary["data"], options: any, file: () => Promise<ArrayBuffer>) {
     super(el, options, "writer", LIVE.label);
     this.data = data;
@@ -241,7 +241,7 @@ export class LiveView extends View {
     if (mine === this.ticket && answer.op === "failed") this.refuse([answer.say]);
   }
 
-  /** What is wrong with a text, or null. @param answer the Worker's */
+  /** What is wrong with a text by the Worker's answer, or null. */
   complaint(answer: any): string | Said | null {
     if (!answer) return [this.said].flat();
     const got = answer.tokens?.length;

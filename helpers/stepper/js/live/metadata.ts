@@ -49,11 +49,11 @@ export function shown(value: any) {
   return text.length > SHOWN ? `${text.slice(0, SHOWN - 1)}…` : text;
 }
 
-/** What a file says. An array of equal values that describes the model, one for each layer, is read as that value. */
+/** What a file says, by key. An array of equal values that describes the model, one for each layer, is read as that
+ * value. */
 export class Metadata {
   declare values: Map<string, any>;
 
-  /** @param values by key */
   constructor(values: Map<string, any>) {
     this.values = values;
     const prefix = `${values.get("general.architecture")}.`;
@@ -96,7 +96,7 @@ class Header {
   declare size: number;
   declare at: number;
 
-  /** @param bytes the first ones of a file @param size bytes of the file */
+  /** The first bytes of a file, and how many it has. */
   constructor(bytes: DataView, size: number) {
     this.bytes = bytes;
     this.size = size;
@@ -172,8 +172,8 @@ function byKey<T>(n: number, next: () => [string, T]) {
   return all;
 }
 
-/** What a file says of its model and of each tensor, by name, and the byte behind it.
- * @param bytes the first ones of the file @param size bytes of the file */
+/** What a file says of its model and of each tensor, by name, and the byte after it: read
+ * from the first bytes of the file, which has `size`. */
 export function readHeader(bytes: DataView, size: number) {
   if (size < SHORTEST)
     throw new Error(`it has ${size} bytes; expected at least ${SHORTEST}, the beginning of any GGUF file`);

@@ -7,7 +7,8 @@ import type { Diary, Marks, Mark } from "./parts";
 
 const LIVE = VIEW.live;
 
-/** `mark` tells of a word, by its index, what an act makes of it: properties of a button, nothing, or null to leave it out. */
+/** `mark` tells of a word, by its index, what an act makes of it: properties of a button, nothing, or null to leave
+ * it out. */
 export function Paper({ view, mark }: { view: Diary; mark?: Marks | null | false }) {
   const { prompt, out, playing, text } = view;
   if (!prompt.length)

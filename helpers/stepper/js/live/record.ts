@@ -21,10 +21,7 @@ export class Recorder {
   declare layers: { T: number; S: number; pairs: number; visible: [number, number][][] }[];
   declare isRecorded: Set<string>;
 
-  /**
-   * @param recorded (layer, head) pairs whose weights are kept
-   * @param keeps whether rows stay in a cache
-   */
+  /** `recorded`: (layer, head) pairs whose weights are kept; `keeps`: whether KV entries stay in a cache. */
   constructor(
     { name, config, tokenizer }: Opened,
     prompt: number[],

@@ -8,8 +8,7 @@ function largest(numbers: Numbers) {
   return most;
 }
 
-/** Scores to weights that sum to 1; -Infinity: not to be picked.
- * @param weights where they go */
+/** Scores to weights that sum to 1; -Infinity: not to be picked. They go to `weights`. */
 export function softmax(scores: Numbers, weights: Float64Array = new Float64Array(scores.length)) {
   const peak = largest(scores);
   let total = 0;

@@ -32,7 +32,7 @@ export function startLive(hear: (answer: Answer) => void, died = (_: string) => 
   }
 
   return {
-    /** @param transfer given away, not copied */
+    /** `transfer` is given away, not copied. */
     ask(message: Ask, transfer: Transferable[] = []) {
       if (message.do === "stop") return worker?.postMessage(message);
       waiting.add(message.id);

@@ -40,7 +40,7 @@ export class Tokenizer {
   declare after: number[];
   declare vocabulary: null;
 
-  /** @param metadata an error says what is missing in them, wrong or not supported */
+  /** An error says what is missing in the metadata, wrong or not supported. */
   constructor(metadata: Metadata) {
     const get: Metadata["get"] = (key, kind, missing) => metadata.get(`tokenizer.ggml.${key}`, kind, missing);
     const [model, cut] = [get("model", TEXT), get("pre", TEXT, "default")];

@@ -15,7 +15,7 @@ export class Words {
   declare ids: Map<string, number>;
   declare folded: Map<string, string[]>;
 
-  /** @param vocabulary a word's id is its place in it */
+  /** A word's id is its place in the vocabulary. */
   constructor(vocabulary: string[]) {
     this.vocabulary = vocabulary;
     this.ids = new Map(vocabulary.map((word, id) => [word, id]));
@@ -25,10 +25,9 @@ export class Words {
   }
 
   /**
-   * What a reader has typed, in words of the model: a word that is not known becomes the only one that differs from it
-   * in capitals and accents alone, and a mark that is not known is left out.
-   * @returns text: the words
-   * with blanks between them; unknown: the first word for which there is none
+   * What a reader has typed, in words of the model: a word that is not known becomes the only one that differs from
+   * it in capitals and accents alone, and a mark that is not known is left out. `text`: the words with blanks
+   * between them; `unknown`: the first word for which there is none.
    */
   read(typed: string): {
     text: string;

@@ -58,7 +58,7 @@ export function wordTime({ passes }: Lane) {
 }
 
 /** How many times slower something is shown so that it takes no longer than is wanted; easily said, and never faster.
- * @param wanted milliseconds */
+ * Both are milliseconds. */
 export const slower = (ms: number, wanted: number) =>
   FACTORS.findLast((factor) => factor * ms <= wanted) ?? 1;
 
