@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.drawing.tables import Table, short
+from helpers.drawing.numbers import number
+from helpers.drawing.tables import Table
 
 
 @pytest.mark.parametrize(
@@ -20,8 +21,8 @@ from helpers.drawing.tables import Table, short
     ],
 )  # fmt: skip
 def test_cells_have_few_digits(x: Any, text: str) -> None:
-    assert short(x) == text
-    assert short(100.4, digits=0) == "100"
+    assert number(x) == text
+    assert number(100.4, digits=0) == "100"
 
 
 def test_a_table_as_text_and_as_html() -> None:

@@ -12,7 +12,8 @@ from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.check.result import NotRightError, describe
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, listed, need, number, shorten
+from helpers.drawing.numbers import number
+from helpers.drawing.words import SMALL, listed, need, shorten
 from helpers.sampling import softmax
 
 CARRIED = [toy.NUMBERS[word] for word in toy.PROMPT]

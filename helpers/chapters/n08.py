@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import digits
+from helpers.drawing.numbers import digits
 from helpers.model.contributions import Bars
 
 WATCHED = Path(__file__).parent / "data" / "training.json"

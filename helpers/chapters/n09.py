@@ -12,7 +12,8 @@ from torch import Tensor
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import LARGE, SMALL, counted, digits, plain, text_width
+from helpers.drawing.numbers import digits
+from helpers.drawing.words import LARGE, SMALL, counted, plain, text_width
 from helpers.model.cache import GrowingCache, StaticCache
 from helpers.model.generate import generate, prefill
 from helpers.model.transformer import Transformer

@@ -8,7 +8,8 @@ from itertools import count
 from typing import NamedTuple
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import digits, plain
+from helpers.drawing.numbers import digits
+from helpers.drawing.words import plain
 from helpers.plots.measured import log_axes
 from helpers.serve import fleet
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from helpers.drawing.numbers import number
+
 TOLERANCE = 0.01  # readers may round to two digits; messages show two, so numbers told apart look different
 LONGEST = 120  # characters of anything that came from a reader
 
@@ -83,7 +85,7 @@ def show(value: Any) -> str:
         return "NaN"
     if abs(value) >= 1e15:
         return f"{value:.3g}"
-    return f"{round(float(value), 2) + 0.0:,.2f}".rstrip("0").rstrip(".")  # + 0.0 makes -0 a plain 0
+    return number(float(value))
 
 
 def describe(value: Any) -> str:

@@ -6,24 +6,9 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from helpers.drawing.numbers import number
+
 Cell = Any
-
-
-def short(x: Cell, digits: int = 2) -> str:
-    """Write a number with at most `digits` decimals and no trailing zeros; anything else as text.
-
-    >>> [short(x) for x in (12.5, 10.333, 9.0, 2e-8, float("nan"), float("-inf"), True)]
-    ['12.5', '10.33', '9', '0', 'nan', '-inf', 'yes']
-    """
-    if isinstance(x, str):
-        return x
-    if str(x) in ("True", "False"):
-        return "yes" if x else "·"
-    if isinstance(x, int):
-        return f"{x:,}"
-    text = f"{x:,.{digits}f}"
-    text = text.rstrip("0").rstrip(".") if "." in text else text
-    return "0" if text == "-0" else text
 
 
 class Table:
@@ -43,7 +28,7 @@ class Table:
     def __init__(
         self, rows: Any, index: Sequence[Cell], columns: Sequence[Cell], digits: int = 2, corner: str = ""
     ) -> None:
-        cells = [[short(x, digits) for x in row] for row in rows]
+        cells = [[number(x, digits) for x in row] for row in rows]
         widths = {len(row) for row in cells}
         if len(cells) != len(index) or widths - {len(columns)}:
             raise ValueError(

@@ -1,8 +1,7 @@
-"""Numbers and tokens as a figure writes them, and as its text alternative says them."""
+"""Tokens and sentences as a figure writes them, and as its text alternative says them."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import cache, lru_cache
 
@@ -57,20 +56,6 @@ def shorten(text: str, width: float, size: float = TEXT, *, bold: bool = False) 
 def numbered(words: Sequence[str]) -> list[str]:
     """Number the words that come more than once: Today, nice 1, nice 2."""
     return [f"{w} {words[: n + 1].count(w)}" if words.count(w) > 1 else w for n, w in enumerate(words)]
-
-
-def number(x: float) -> str:
-    """Write a number with at most two decimals: 12.5, 10.33, 5."""
-    return f"{round(float(x), 2) + 0.0:g}" if abs(x) < 1e5 else f"{x:.3g}"
-
-
-def digits(x: float, n: int = 3) -> str:
-    """Write a number with n digits, with commas, without an exponent: 0.0123, 39.1, 2,070; a count whole."""
-    if isinstance(x, int):
-        return f"{x:,}"
-    if x == 0 or not math.isfinite(x):
-        return f"{x:g}"
-    return f"{x:,.{max(0, n - 1 - math.floor(math.log10(abs(x))))}f}"
 
 
 def listed(items: Sequence[str]) -> str:

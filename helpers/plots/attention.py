@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, digits, plain, shorten, text_width
+from helpers.drawing.numbers import digits
+from helpers.drawing.words import SMALL, plain, shorten, text_width
 
 
 def name_weights(words: Sequence[str], weights: Sequence[float] | np.ndarray, then: str) -> Picture:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import cycle
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, counted, digits, text_width
+from helpers.drawing.numbers import digits
+from helpers.drawing.words import SMALL, counted, text_width
 
 FILLS = ("query", "key", "value", "generated")  # of the first texts, the second, …
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, digits, plain, shorten, text_width
+from helpers.drawing.numbers import digits
+from helpers.drawing.words import SMALL, plain, shorten, text_width
 
 Point = tuple[float, float]
 

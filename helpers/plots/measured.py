@@ -9,7 +9,8 @@ import numpy as np
 from matplotlib.ticker import LogLocator, NullLocator
 
 from helpers.drawing.canvas import Picture, Sheet, apart
-from helpers.drawing.words import SMALL, TEXT, digits, plain, shorten, text_width
+from helpers.drawing.numbers import digits
+from helpers.drawing.words import SMALL, TEXT, plain, shorten, text_width
 
 # The lines of a figure: discs and dashes, so that they differ without colours.
 STYLES: list[tuple[str, Any]] = [

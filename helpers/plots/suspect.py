@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, counted, digits, plain, shorten, text_width
+from helpers.drawing.numbers import digits
+from helpers.drawing.words import SMALL, counted, plain, shorten, text_width
 from helpers.plots.measured import log_axes
 from helpers.trace import Place
 

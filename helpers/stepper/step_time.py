@@ -12,8 +12,9 @@ from helpers.cost.layers import cache_nbytes, nbytes_of, users_that_fit
 from helpers.cost.models import CARDS, MODELS, PublishedModel
 from helpers.cost.step import ON_TOP, StepSeconds, pairs_of_terms, step_time
 from helpers.drawing.canvas import Sheet
+from helpers.drawing.numbers import digits
 from helpers.drawing.still import Still
-from helpers.drawing.words import SMALL, digits, need, text_width
+from helpers.drawing.words import SMALL, need, text_width
 from helpers.stepper.format import VIEW, fill, gib, unit
 from helpers.stepper.machines import machines, model_line
 from helpers.stepper.view import View, one_of

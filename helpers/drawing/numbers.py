@@ -1,0 +1,32 @@
+"""Numbers as figures, tables and checks write them; the views have those of `stepper.format`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+
+def number(x: Any, digits: int = 2) -> str:
+    """Write a number with at most `digits` decimals and no trailing zeros; anything else as text.
+
+    >>> [number(x) for x in (12.5, 10.333, 9.0, 2e-8, float("nan"), float("-inf"), True)]
+    ['12.5', '10.33', '9', '0', 'nan', '-inf', 'yes']
+    """
+    if isinstance(x, str):
+        return x
+    if str(x) in ("True", "False"):
+        return "yes" if x else "·"
+    if isinstance(x, int):
+        return f"{x:,}"
+    text = f"{x:,.{digits}f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text == "-0" else text
+
+
+def digits(x: float, n: int = 3) -> str:
+    """Write a number with n digits, with commas, without an exponent: 0.0123, 39.1, 2,070; a count whole."""
+    if isinstance(x, int):
+        return f"{x:,}"
+    if x == 0 or not math.isfinite(x):
+        return f"{x:g}"
+    return f"{x:,.{max(0, n - 1 - math.floor(math.log10(abs(x))))}f}"
