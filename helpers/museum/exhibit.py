@@ -1,4 +1,4 @@
-"""What an exhibit is: a report, what users saw, a bug, two prompts, three causes of which one is right."""
+"""An exhibit: a report, what it says is wrong, a bug, two prompts, three causes, one of which is right."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class Exhibit:
     Attributes:
         name: the bug.
         reported: the thread.
-        users: what users saw.
+        users: what users saw, or would see.
         causes: three, of which the one at `cause` is right.
         shows: a prompt with which other words come.
         hides: a prompt with which the words are the right ones.
@@ -198,8 +198,8 @@ class Exhibit:
         return from_1.replace("position", "token")
 
     def question(self) -> Label:
-        """Return what users saw and the three causes, without the words and where the traces part."""
-        return Label([("users saw", self.users), *zip("abc", self.causes, strict=True)])
+        """Return what was reported and the three causes, without the words and where the traces part."""
+        return Label([("reported", self.users), *zip("abc", self.causes, strict=True)])
 
     def counted(self, text: str) -> str:
         """Return a text and how many tokens it has; nothing for no text."""
