@@ -132,9 +132,10 @@ def tables(places: list[tuple[str, str, str]]) -> Iterator[str]:
     """The text of the page, one part for each cell."""
     n = sum(map(len, read().values()))
     yield (
-        f"# Words\n\nEvery word of the series has one meaning. Here are all {n}. The field's term leads; "
-        "behind it stand other names that you may meet, and the shorter one that we use *here*. The number "
-        "leads to the cell that introduces the word. Where several numbers stand, later notebooks tell more."
+        f"# Words\n\nNearly every word of the series has one meaning. Here are all {n}. The field's term "
+        "leads; behind it stand other names that you may meet, and the shorter one that we use *here*. "
+        "The number leads to the cell that introduces the word. Where several numbers stand, later notebooks "
+        "tell more."
         "\n\nThe way through: [00](00_start_here.ipynb)."
     )
     lines = [f"| **{word}** | {meaning} | {other} |" for word, (meaning, other) in MIXED_UP.items()]
