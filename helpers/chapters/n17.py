@@ -197,28 +197,27 @@ class Stairs:
                 if part not in EDITED and text_width(part, SMALL) + 4 < unit * n:
                     sheet.note(x + unit * n / 2, y + 8, part, at="center")
                 x += unit * n
-            y += 34
+            y += 31
 
     def _legend(self, sheet: Sheet) -> float:
         """Draw what the colours mean; return where it ends."""
         words = {"read": "read again", "written": "written", "plain": "plain input"}
         turns = [one for chat in self.chats.values() for one in chat]
         kinds = {kind: fill for kind, fill in FILLS.items() if any(getattr(one, kind) for one in turns)}
-        price = "{}, ${:.2f} a million".format
+        price = "{}, ${:.2f}/M".format
         keys = [(fill, price(words[kind], PRICES[kind])) for kind, fill in kinds.items()]
         x, y = 18.0, 16.0
-        for fill, text in [*keys, ("ink", "clock, summary"), ("", "breakpoint")]:
-            wide = 26 + text_width(text, SMALL)
+        entries = [*keys, ("ink", "clock, summary"), ("|", "breakpoint"), ("", PRICED_AS)]
+        for fill, text in entries:
+            wide = (26 if fill else 6) + text_width(text, SMALL)
             if x + wide > sheet.width:
                 x, y = 18.0, y + 22
-            if fill:
-                sheet.box(x, y - 7, 14, 14, fill=fill, radius=0)
-            else:
+            if fill == "|":
                 sheet.line((x + 7, y - 6), (x + 7, y + 6), width=2)
-            sheet.note(x + 20, y, text)
+            elif fill:
+                sheet.box(x, y - 7, 14, 14, fill=fill, radius=0)
+            sheet.note(x + (20 if fill else 0), y, text)
             x += wide + 16
-        y += 22
-        sheet.note(18, y, PRICED_AS)
         return y + 18
 
     def in_words(self) -> str:
