@@ -43,11 +43,11 @@ def made(
             there = [*scheduler.running]
             plan = scheduler.schedule()
             books.append(booked(scheduler, plan, there))
-            done = [one for one, n in plan if n == one.n_left]
-            scheduler.ran(plan, {one: tokens(k=1)[0] for one in done})
+            done = [one for one, n in plan if n == one.num_uncomputed_tokens]
+            scheduler.postprocess(plan, {one: tokens(k=1)[0] for one in done})
             pages = scheduler.pages
-            found = {page for page in pages.holds if not books[-1]["owners"][page]}
-            books[-1]["findable"] = {page: [words[i] for i in pages.holds[page][0][1]] for page in found}
+            found = {page for page in pages.contents if not books[-1]["owners"][page]}
+            books[-1]["findable"] = {page: [words[i] for i in pages.contents[page][0][1]] for page in found}
     return recorder.trace, books
 
 
@@ -57,26 +57,28 @@ class Late(Scheduler):
     steps = 0
 
     def schedule(self, *draft: Any) -> Plan:
-        watcher, self.watcher = self.watcher, None
+        observer, self.observer = self.observer, None
         plan = super().schedule(*draft)
         self.steps += 1
         plan = plan[:-1] if self.steps % 3 == 0 else plan
-        self.watcher = watcher
-        if watcher:
-            watcher.scheduled(plan)
+        self.observer = observer
+        if observer:
+            observer.scheduled(plan)
         return plan
 
 
 def booked(scheduler: Scheduler, plan: Plan, there: list[Any]) -> dict[str, Any]:
     """What a scheduler and its pages say of a step that is planned and has not run."""
     size, n = scheduler.pages.page_size, dict(plan)
-    owners = [*scheduler.pages.owners]
+    owners = [*scheduler.pages.ref_counts]
     rows = {
-        (r.table[i // size], i % size) for r in scheduler.running for i in range(r.n_computed + n.get(r, 0))
+        (r.page_table[i // size], i % size)
+        for r in scheduler.running
+        for i in range(r.num_computed_tokens + n.get(r, 0))
     }
     counts = {
         "run": sum(n.values()),
-        "found": sum(one.n_computed for one in scheduler.running if one not in there),
+        "found": sum(one.num_computed_tokens for one in scheduler.running if one not in there),
         "used": sum(map(bool, owners)),
         "wasted": size * sum(map(bool, owners)) - len(rows),
         "waiting": len(scheduler.waiting),

@@ -44,8 +44,8 @@ def test_an_engine_finds_what_its_pages_hold(name: str, size: int) -> None:
             if chat:
                 assert size * len(table) == turns[n].cached
             rows = [*prompt, *letters(n17.reply(SMALL, chat, n))[:-1]]  # the newest token has none
-            table += [pages.take() for _ in range(pages.needed(len(rows)) - len(table))]
-            pages.publish(table, rows, 0, len(rows))
+            table += [pages.allocate() for _ in range(pages.pages_needed(len(rows)) - len(table))]
+            pages.cache_full_pages(table, rows, 0, len(rows))
 
 
 @pytest.mark.parametrize("name", CLIENTS)

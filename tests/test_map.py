@@ -24,8 +24,8 @@ SERVICE = Service()
 def test_a_box_is_what_a_simulation_of_these_slots_says(slots: int, budget: int) -> None:
     """Also where slots that are never used up were not simulated again."""
     machine = fleet.Machine(SERVICE.model, SERVICE.card, n16.REACHED, 1e12, slots, budget)
-    times = fleet.together(machine, fleet.turns(SERVICE, n16.N, 0, 2.0, hits=False), 1)
-    first, gap = fleet.slowest(times)
+    times = fleet.colocated(machine, fleet.chat_turns(SERVICE, n16.N, 0, 2.0, hits=False), 1)
+    first, gap = fleet.p99_waits(times)
     assert n16.choices(SERVICE, 2.0, False)[slots, budget] == pytest.approx((first, gap))
 
 
@@ -77,12 +77,12 @@ def test_turning_a_knob_turns_the_map(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_fleet_is_tried_in_each_way_until_both_promises_are_kept() -> None:
     machine = fleet.Machine(SERVICE.model, SERVICE.card, 0.7, 25e9, slots=8, budget=64)
-    asked = fleet.turns(SERVICE, 24, 0, 2.0, hits=False)
+    asked = fleet.chat_turns(SERVICE, 24, 0, 2.0, hits=False)
     tried = n20.in_chunks(machine, asked, 3, [*n20.BUDGETS, n20.WHOLE])
     assert [one.how for one in tried] == ["256 tokens", "512 tokens", "1,024 tokens", "whole prompts"]
     for one, budget in zip(tried, [*n20.BUDGETS, 10**6], strict=True):
-        times = fleet.together(replace(machine, budget=budget), asked, 3)
-        assert [one.first, one.gap] == pytest.approx(fleet.slowest(times))
+        times = fleet.colocated(replace(machine, budget=budget), asked, 3)
+        assert [one.first, one.gap] == pytest.approx(fleet.p99_waits(times))
     divided = n20.disaggregated(machine, asked, 8)
     assert [one.how for one in divided] == ["4 + 4"]
     assert divided == [n20.tried(8, "4 + 4", fleet.disaggregated(machine, asked, 4, 4))]

@@ -37,7 +37,7 @@ def test_the_example_on_the_page() -> None:
         replies[one] = iter(ids[request.prompt :])
     with StepRecorder(scheduler, words.__getitem__, "made") as recorder:
         while plan := scheduler.schedule():
-            scheduler.ran(plan, {one: next(replies[one]) for one, n in plan})
+            scheduler.postprocess(plan, {one: next(replies[one]) for one, n in plan})
         taken = recorder.trace  # as notebook 16 returns it from within the block
     assert taken == recorder.trace == example
     with pytest.raises(TraceError, match="page 6 is named, and there are 6; save or record it again"):
@@ -68,33 +68,37 @@ def test_any_run_is_what_the_engine_counts() -> None:
 def one_step(engine: Engine, recorder: StepRecorder) -> set[str]:
     """Hold a step against the engine's own counts; return what happened in it."""
     scheduler, pages = engine.scheduler, engine.scheduler.pages
-    before = {id: len(one.steps) for id, one in engine.sequences.items()}
+    before = {id: len(one.tokens_per_step) for id, one in engine.sequences.items()}
     preemptions = scheduler.preemptions
     with failing(MODEL, "norm"), pytest.raises(KeyboardInterrupt):
         engine.step()  # it comes again, and is recorded once
-    noted = StepRecorder.ran
+    noted = StepRecorder.step_ended
 
     def interrupted(recorder: StepRecorder, chosen: Mapping[Sequence, int]) -> None:
         noted(recorder, chosen)
         raise KeyboardInterrupt
 
-    with patch.object(StepRecorder, "ran", interrupted), pytest.raises(KeyboardInterrupt):
+    with patch.object(StepRecorder, "step_ended", interrupted), pytest.raises(KeyboardInterrupt):
         engine.step()  # as late as can be: the engine takes the step back, and so does the record
     engine.step()
     step, requests = recorder.trace.steps[-1], [*recorder.requests]
-    ran = {id: one.steps[-1] for id, one in engine.sequences.items() if len(one.steps) > before[id]}
+    ran = {
+        id: one.tokens_per_step[-1]
+        for id, one in engine.sequences.items()
+        if len(one.tokens_per_step) > before[id]
+    }
     run = {requests[share.request].request.id: share.stop - share.start for share in step.running}
     assert {id: n for id, n in run.items() if n} == ran
     assert [requests[n] for n in step.waiting] == [*scheduler.waiting]
     assert len(step.preempted) == scheduler.preemptions - preemptions
     in_tables = [page for share in step.running for page in share.table]
-    assert {*in_tables} - {*step.freed} == {page for page, owners in enumerate(pages.owners) if owners}
+    assert {*in_tables} - {*step.freed} == {page for page, owners in enumerate(pages.ref_counts) if owners}
     in_table = {
         page: share for past in recorder.trace.steps for share in past.running for page in share.table
     }
     for page in step.findable:  # what lies there is the text of the last that had it
         tokens, at = requests[in_table[page].request].tokens, 3 * in_table[page].table.index(page)
-        assert pages.holds[page][0][1] == tuple(tokens[at : at + 3])
+        assert pages.contents[page][0][1] == tuple(tokens[at : at + 3])
         assert page in pages.free
     happened = {
         "preempted": step.preempted,
@@ -120,7 +124,7 @@ def check_whole(engine: Engine, trace: EngineTrace) -> None:
         assert request.tokens[request.prompt :] == [*map(str, one.reply)]
         shares = [share for step in trace.steps for share in step.running if share.request == n]
         assert sum(share.emitted for share in shares) == len(one.reply)
-        assert sum(share.found for share in shares) == one.n_cached
+        assert sum(share.found for share in shares) == one.num_cached_tokens
         for before, share in itertools.pairwise(shares):  # its rows are those it had, those it found, or none
             assert share.start in (share.found, before.stop)
 
@@ -134,7 +138,7 @@ def test_who_is_preempted_may_run_again_in_the_same_step() -> None:
     with StepRecorder(scheduler) as recorder:
         for _ in range(2):
             plan = scheduler.schedule()
-            scheduler.ran(plan, {one: 1 for one, n in plan if n == one.n_left})
+            scheduler.postprocess(plan, {one: 1 for one, n in plan if n == one.num_uncomputed_tokens})
     first, second = recorder.trace.steps
     assert [share.table for share in first.running] == [[0, 1], [2, 3]]
     assert (second.preempted, second.waiting) == ([1], [])
@@ -154,7 +158,7 @@ def test_it_lets_go_whatever_is_raised() -> None:
     recorder = StepRecorder(engine.scheduler)
     with recorder:
         engine.step()
-    with pytest.raises(ValueError, match="id 'a' is taken"), recorder:
+    with pytest.raises(ValueError, match="id 'a' is in use"), recorder:
         engine.add("a", [1], 1)
     engine.run_all()
     assert len(recorder.trace.steps) == 1

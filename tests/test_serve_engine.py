@@ -1,4 +1,4 @@
-"""The engine with a real model: every reply is, token for token, what `generate` says alone."""
+"""The engine with a real model: every reply is, token for token, what `generate` returns for its prompt."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ SAMPLED = [Sampling(), Sampling(0.8, seed=5), Sampling(1.5, 7, 0.9, seed=6)]
 
 
 class Disturbed(Engine):
-    """Ctrl-C now and then, at any line of what serves, and on; NaN in every row that nobody may read.
+    """Ctrl-C at random lines, after which the engine continues; NaN in all KV entries that must not be read.
 
-    Nobody may read a row that is not written yet, or of a page that is free and cannot be found.
+    A KV entry must not be read before it is written, or when its page is free and not cached.
     """
 
     rng = random.Random(0)
-    stop = 1 / 500  # the probability that a line is not reached
+    stop = 1 / 500  # the probability that a line is interrupted
     tries = 0
 
     def step(self) -> Any:
@@ -54,7 +54,7 @@ class Disturbed(Engine):
                 continue
             finally:
                 sys.settrace(old)
-        raise AssertionError("no end")
+        raise AssertionError("the step never completes")
 
     def trace(self, frame: Any, event: str, _: Any) -> Any:
         if "helpers/serve" not in frame.f_code.co_filename:
@@ -65,10 +65,10 @@ class Disturbed(Engine):
 
     def poison(self) -> None:
         size, used = self.pool.page_size, torch.zeros(self.pool.k.shape[1], self.pool.page_size)
-        used[[*self.scheduler.pages.holds]] = 1
-        for one in self.scheduler.running:
-            for at in range(one.n_computed):
-                used[one.table[at // size], at % size] = 1
+        used[[*self.scheduler.pages.contents]] = 1
+        for sequence in self.scheduler.running:
+            for position in range(sequence.num_computed_tokens):
+                used[sequence.page_table[position // size], position % size] = 1
         for x in (self.pool.k, self.pool.v):
             x.transpose(1, 2).transpose(0, 1)[:, :, used == 0] = math.nan
 
@@ -79,45 +79,45 @@ def engine_of(model: Transformer = MODEL, **changed: Any) -> Engine:
 
 STATE = StateTransformer(StateConfig(**SIZES, state_layers=(1, 2)))
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"n_pages": 10**10}, r"10000000000 pages of 4 rows take [\d,.]+ GiB"),
+    ({"n_pages": 10**10}, r"10000000000 pages of 4 entries take [\d,.]+ GiB"),
     ({"page_size": 10**12}, "GiB"),
     ({"eos_ids": [19]}, "eos id 19 is out of range"),
     ({"model": STATE}, r"layers \(1, 2\) of the model keep a recurrent state"),
-    ({"id": "a"}, "id 'a' is taken"),
+    ({"id": "a"}, "id 'a' is in use"),
     ({"id": ["c"]}, "unhashable"),
     ({"prompt": [1, 19]}, "token id 19 is out of range"),
     ({"prompt": []}, "the prompt is empty"),
-    ({"prompt": [[1], [2]]}, "2 sequences came in; expected one"),
-    ({"prompt": [1] * 30, "max_new_tokens": 12}, "may run 41 tokens; the model reads 40"),
+    ({"prompt": [[1], [2]]}, "got 2 sequences; expected one"),
+    ({"prompt": [1] * 30, "max_new_tokens": 12}, "may run 41 tokens; the model can process at most 40"),
     ({"sampling": Sampling(1.0, 20)}, "top_k is 20"),
 ]
-ONE: dict[str, Any] = {"id": "c", "prompt": [1], "max_new_tokens": 1}
-ADDED = {*ONE, "sampling"}
+REQUEST: dict[str, Any] = {"id": "c", "prompt": [1], "max_new_tokens": 1}
+REQUEST_FIELDS = {*REQUEST, "sampling"}
 
 
-def test_end_tokens_may_come_from_a_generator() -> None:
+def test_eos_ids_may_be_a_generator() -> None:
     assert engine_of(eos_ids=iter([3, 15])).scheduler.eos_ids == {3, 15}
 
 
-def test_what_cannot_be_served_is_refused_and_harms_nobody() -> None:
+def test_invalid_requests_and_engines_raise_and_change_nothing() -> None:
     engine = engine_of(eos_ids=())
     engine.add("a", [5, 6, 7], 8)
     engine.step()
-    with pytest.raises(ValueError, match="nobody with id 'b'"):
+    with pytest.raises(ValueError, match="id 'b' is unknown"):
         engine.cancel("b")
-    for given, message in REFUSED:
+    for changed, message in REFUSED:
         with pytest.raises((ValueError, TypeError), match=message):
-            engine.add(**(ONE | given)) if {*given} & ADDED else engine_of(**given)
+            engine.add(**(REQUEST | changed)) if {*changed} & REQUEST_FIELDS else engine_of(**changed)
     assert engine.run_all() == {"a": list(generate(MODEL, [5, 6, 7], 8, eos_ids=()))}
     assert engine.step() == {}
 
 
 def failed(engine: Engine) -> list[Any]:
-    return [id for id, one in engine.sequences.items() if one.error]
+    return [id for id, sequence in engine.sequences.items() if sequence.error]
 
 
-def test_a_request_whose_logits_are_no_numbers_ends_alone() -> None:
-    """One token gives NaN. It stands in a prompt that runs in chunks, and in a reply."""
+def test_nan_logits_stop_only_their_own_request() -> None:
+    """One token's embedding is NaN. It occurs in a prompt that runs in chunks, and in a reply."""
     model = tiny()
     reply = list(generate(model, [5, 6, 7], 3))
     model.embed_tokens.weight.data[reply[1]] = math.nan
@@ -126,11 +126,11 @@ def test_a_request_whose_logits_are_no_numbers_ends_alone() -> None:
     engine.add("good", [5, 6], 7, chance)
     engine.add("bad", bad, 3)
     output_ids = engine.run_all()
-    good = list(generate(model, [5, 6], 7, sampling=chance))  # which does not say it
+    good = list(generate(model, [5, 6], 7, sampling=chance))  # which does not contain it
     assert output_ids == {"late": reply[:2], "good": good, "bad": []}
     assert failed(engine) == ["late", "bad"]
-    assert "the logits of 'bad' hold NaN or infinity; expected numbers" in str(engine.sequences["bad"].error)
-    assert (engine.scheduler.pages.match_prefix(bad), any(engine.scheduler.pages.owners)) == ([], False)
+    assert "the logits of 'bad' contain NaN or infinity" in str(engine.sequences["bad"].error)
+    assert (engine.scheduler.pages.match_prefix(bad), any(engine.scheduler.pages.ref_counts)) == ([], False)
     engine.add("bad", [5], 1)  # its id is free again
     assert (engine.run_all()["bad"], failed(engine)) == (list(generate(model, [5], 1)), ["late"])
     model.lm_head.weight.data[0, 0] = math.inf
@@ -138,29 +138,30 @@ def test_a_request_whose_logits_are_no_numbers_ends_alone() -> None:
     assert (engine.run_all()["infinite"], failed(engine)) == ([], ["late", "infinite"])
 
 
-def test_it_keeps_to_its_budget_and_slots() -> None:
-    """Three like requests, two slots, five tokens a step; no page is shared, and nothing ends early."""
-    engine, passes = engine_of(budget=5, sharing=False, eos_ids=()), []
+def test_the_engine_keeps_to_its_budget_and_slots() -> None:
+    """Three equal requests, two slots, five tokens per step; no page is shared, and no reply ends early."""
+    engine, passes = engine_of(budget=5, prefix_caching=False, eos_ids=()), []
     begun = time.perf_counter()
     hook = MODEL.register_forward_pre_hook(lambda _, given: passes.append(tuple(given[0].shape)))
     for id in "abc":
         engine.add(id, [5, 6, 7, 5, 6, 7], 3)
     engine.run_all()
     hook.remove()
-    assert [one.steps for one in engine.sequences.values()] == [[5, 1, 1, 1], [4, 2, 1, 1], [4, 2, 1, 1]]
+    tokens_per_step = [sequence.tokens_per_step for sequence in engine.sequences.values()]
+    assert tokens_per_step == [[5, 1, 1, 1], [4, 2, 1, 1], [4, 2, 1, 1]]
     assert passes == [
         *[(1, 5), (1, 1), (1, 4), (1, 1), (1, 2)],
-        *[(2, 1), (1, 1), (1, 4), (1, 2), (1, 1), (1, 1)],  # who has one token to run shares a pass
+        *[(2, 1), (1, 1), (1, 4), (1, 2), (1, 1), (1, 1)],  # requests with one token to run share a pass
     ]
-    for times in (one.times for one in engine.sequences.values()):
+    for times in (sequence.times for sequence in engine.sequences.values()):
         assert begun < times.arrived < times.tokens[0] < times.tokens[1] < time.perf_counter()
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_ctrl_c_changes_neither_replies_nor_steps(seed: int) -> None:
-    """Drawn tokens; pages are few, so that somebody is preempted.
+    """Tokens are sampled, and there are so few pages that a request is preempted.
 
-    `python -m tests.benchmarks.stress --kind interrupted` draws lines as long as you like.
+    `python -m tests.benchmarks.stress --kind interrupted` interrupts other lines for as long as you like.
     """
     output = []
     for stop in (0, 1 / 150):
@@ -169,14 +170,15 @@ def test_ctrl_c_changes_neither_replies_nor_steps(seed: int) -> None:
         for id, chance in enumerate([*SAMPLED[:2]] * 2):
             engine.add(id, [5, 6, 7] * 3 if id % 2 else [5, 6, 7, 5, 6], 6, chance)
         replies = engine.run_all()
-        output.append((replies, [(one.steps, one.n_cached) for one in engine.sequences.values()]))
-        assert (engine.scheduler.pages.owners, engine.scheduler.preemptions > 0) == ([0] * 5, True)
+        sequences = engine.sequences.values()
+        output.append((replies, [(one.tokens_per_step, one.num_cached_tokens) for one in sequences]))
+        assert (engine.scheduler.pages.ref_counts, engine.scheduler.preemptions > 0) == ([0] * 5, True)
     assert output[0] == output[1]
 
 
-def test_a_page_that_an_interrupted_step_wrote_to_is_not_read() -> None:
-    """Young is preempted, old writes into its page and is cancelled: young runs again from its tokens."""
-    engine = engine_of(n_pages=4, page_size=2, sharing=False, eos_ids=())
+def test_pages_of_an_interrupted_step_are_not_read() -> None:
+    """Young is preempted, old writes to its page and is cancelled: young runs again from its tokens."""
+    engine = engine_of(n_pages=4, page_size=2, prefix_caching=False, eos_ids=())
     for id, prompt in (("old", [5, 6]), ("young", [7, 6])):
         engine.add(id, prompt, 7)
     while len(engine.sequences["old"].reply) < 3:
@@ -187,7 +189,7 @@ def test_a_page_that_an_interrupted_step_wrote_to_is_not_read() -> None:
     assert engine.run_all()["young"] == list(generate(MODEL, [7, 6], 7, eos_ids=()))
 
 
-def test_rows_of_old_weights_are_not_found() -> None:
+def test_entries_of_old_weights_are_not_found() -> None:
     model, prompt = tiny(), [5, 6, 7] * 4
     engine = engine_of(model)
     for id in "abc":
@@ -196,10 +198,10 @@ def test_rows_of_old_weights_are_not_found() -> None:
                 model.layers[0].self_attn.k_proj.weight.neg_()  # type: ignore[operator, union-attr]
         engine.add(id, prompt, 4)
         assert engine.run_all()[id] == list(generate(model, prompt, 4))
-    assert [one.n_cached for one in engine.sequences.values()] == [0, 0, 8]
+    assert [sequence.num_cached_tokens for sequence in engine.sequences.values()] == [0, 0, 8]
 
 
-def test_any_number_of_slots_costs_nothing() -> None:
+def test_unused_slots_cost_no_memory() -> None:
     engine = Engine(MODEL, 10**9)
     engine.add("a", [5, 6, 7], 3)
     assert engine.run_all() == {"a": list(generate(MODEL, [5, 6, 7], 3))}
@@ -209,14 +211,14 @@ prompts = st.lists(st.integers(5, 7), min_size=1, max_size=12)
 
 
 @drawn(60, prompts, st.integers(1, 9), st.sampled_from(SAMPLED))
-def test_each_says_what_it_says_alone(
+def test_every_reply_equals_generate(
     asked: Any, size: int, extra: int, slots: int, spare: int | None, seed: int
 ) -> None:
-    """Random arrivals, lengths, budgets, pages, pools, cancellations, Ctrl-C; greedy and sampled."""
+    """Random arrivals, lengths, budgets, pages, pools, cancellations and Ctrl-C; greedy and sampled."""
     n_pages = extra + max(-(-(len(p) + n - 1) // size) for p, n, _ in asked)
     budget = None if spare is None else slots + spare
     ends = None if seed % 3 else ()
-    pool: dict[str, Any] = {"n_pages": n_pages, "page_size": size, "sharing": seed % 4 > 0}
+    pool: dict[str, Any] = {"n_pages": n_pages, "page_size": size, "prefix_caching": seed % 4 > 0}
     engine = Disturbed(MODEL, slots, budget, eos_ids=ends, **pool)
     engine.rng = random.Random(seed)
     coming = [partial(engine.add, id, *request) for id, request in enumerate(asked)]
@@ -233,24 +235,23 @@ def test_each_says_what_it_says_alone(
         output = engine.sequences[id].reply
         assert output == (alone[: len(output)] if id in cancelled else alone)
         assert len(engine.sequences[id].times.tokens) == len(output)
-    assert engine.scheduler.pages.owners == [0] * n_pages
+    assert engine.scheduler.pages.ref_counts == [0] * n_pages
 
 
-EACH = test_each_says_what_it_says_alone
+REPLIES, WEIGHTS = test_every_reply_equals_generate, test_entries_of_old_weights_are_not_found
 
 
-@planted("everybody stands where the longest does", [EACH], "unsloth #3699", of=PagedCache.__init__)
-def _(old: Any, *given: Any, lengths: Any = None, **named: Any) -> None:
-    old(*given, lengths=lengths and [max(lengths)] * len(lengths), **named)
+@planted("the longest text's length for all texts", [REPLIES], "unsloth #3699", of=PagedCache.__init__)
+def _(old: Any, *args: Any, lengths: Any = None, **kwargs: Any) -> None:
+    old(*args, lengths=lengths and [max(lengths)] * len(lengths), **kwargs)
 
 
-KEY = test_rows_of_old_weights_are_not_found
-planted("a key of tokens alone", [KEY], "vllm #44701")(
+planted("pages are cached by their tokens alone", [WEIGHTS], "vllm #44701")(
     instead(PageManager.match_prefix, lambda old, self, tokens, *_: old(self, tokens)),
-    instead(PageManager.publish, lambda old, *given: old(*given[:5])),
+    instead(PageManager.cache_full_pages, lambda old, *args: old(*args[:5])),
 )
 
 
 @pytest.mark.parametrize("bug", planted.bugs, ids=str)
-def test_it_is_caught_by_the_tests_that_it_names(bug: Bug) -> None:
+def test_planted_bugs_are_caught_by_their_tests(bug: Bug) -> None:
     assert bug.missed_by() == []

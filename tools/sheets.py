@@ -66,10 +66,10 @@ def filled() -> tuple[PageManager, dict[str, list[int]], list[int]]:
     """The pool when A, B and C have run, their tables, and the tokens of C."""
     pool = PageManager(len(FREE), SIZE)
     pool.free = dict.fromkeys(FREE)
-    tables = {name: [pool.take() for _ in range(pool.needed(n))] for name, n in LENGTHS.items()}
+    tables = {name: [pool.allocate() for _ in range(pool.pages_needed(n))] for name, n in LENGTHS.items()}
     tokens = {name: [100 * k + n for n in range(LENGTHS[name])] for k, name in enumerate(LENGTHS)}
     for name, table in tables.items():
-        pool.publish(table, tokens[name], 0, LENGTHS[name])
+        pool.cache_full_pages(table, tokens[name], 0, LENGTHS[name])
     return pool, tables, tokens["C"]
 
 
@@ -81,8 +81,8 @@ def slots() -> Parts:
     given |= {"row": ROW, "tokens": D, "same": SAME}
     asked: dict[str, Any] = {"page": tables["A"][ROW // SIZE], "place": ROW % SIZE}
     blocks: Blocks = {}
-    for name, kind in (("static", scheduler.Static), ("continuous", scheduler.Scheduler)):
-        steps = simulation.who_runs(kind, REPLIES, SLOTS)
+    for name, kind in (("static", scheduler.StaticBatching), ("continuous", scheduler.Scheduler)):
+        steps = simulation.slots_by_step(kind, REPLIES, SLOTS)
         there = [*steps, *[{}] * (STEPS - len(steps))]
         lines = [[f"slot {slot + 1}", *(step.get(slot, "") for step in there)] for slot in range(SLOTS)]
         blocks[name] = "slots", ["step", *range(1, STEPS + 1)], lines

@@ -66,7 +66,7 @@ def choices(service: Service, per_second: float, hits: bool) -> Waits:
     A choice of slots that is never used up changes nothing: it has the waits of the one above it.
     """
     waits: dict[tuple[int, int], tuple[float, float]] = {}
-    arrivals = fleet.turns(service, N, 0, per_second, hits)
+    arrivals = fleet.chat_turns(service, N, 0, per_second, hits)
     longest = max(len(request.prompt) + request.max_new_tokens for _, request in arrivals)
     for budget in BUDGETS:
         most, last = SLOTS[-1] + 1, SLOTS[-1]  # slots in use at the same time, where so many were allowed
@@ -75,15 +75,15 @@ def choices(service: Service, per_second: float, hits: bool) -> Waits:
                 waits[slots, budget] = waits[last, budget]
                 continue
             machine = fleet.Machine(service.model, service.card, REACHED, 1e12, slots, budget)
-            scheduler, used = Scheduler(PageManager(slots, longest, sharing=False), slots, budget), [0]
+            scheduler, used = Scheduler(PageManager(slots, longest, prefix_caching=False), slots, budget), [0]
 
             def step(
                 plan: Plan, machine: Any = machine, scheduler: Any = scheduler, used: Any = used
             ) -> float:
                 used.append(len(scheduler.running))
-                return machine.step(plan)
+                return machine.plan_seconds(plan)
 
-            first, gap = fleet.slowest([*simulate(scheduler, arrivals, step).values()])
+            first, gap = fleet.p99_waits([*simulate(scheduler, arrivals, step).values()])
             waits[slots, budget] = first, gap
             most, last = max(used), slots
     return waits

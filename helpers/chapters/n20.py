@@ -32,7 +32,7 @@ class Tried(NamedTuple):
 
 def tried(cards: int, how: str, times: list[fleet.Times]) -> Tried:
     """Return how long people waited."""
-    first, gap = fleet.slowest(times)
+    first, gap = fleet.p99_waits(times)
     return Tried(cards, how, first, gap)
 
 
@@ -44,7 +44,7 @@ def in_chunks(
         tried(
             cards,
             "whole prompts" if budget == WHOLE else f"{budget:,} tokens",
-            fleet.together(replace(machine, budget=budget), arrivals, cards),
+            fleet.colocated(replace(machine, budget=budget), arrivals, cards),
         )
         for budget in budgets
     ]

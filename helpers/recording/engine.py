@@ -1,4 +1,4 @@
-"""Record who runs in each step of an engine, and whose pages are whose."""
+"""Record an engine's steps: which requests run, and which pages they own."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from helpers.trace import EngineTrace, RequestTrace, Share, Step
 
 
 class StepRecorder:
-    """While it is entered, every step of a scheduler is written into `trace`, at its end the texts.
+    """A context manager that records every step of a scheduler in `trace`, and on exit the requests' texts.
 
     Args:
-        scheduler: of an engine, or of a simulation.
-        text_of: the text of a token, by its id.
-        name: the model's, in the trace.
+        scheduler: the scheduler of an engine or of a simulation.
+        text_of: returns the text of a token, given its id.
+        name: the model's name in the trace.
     """
 
     def __init__(
@@ -29,62 +29,65 @@ class StepRecorder:
         self.pages, self.text_of = pages, text_of
         self.requests: dict[Sequence, int] = {}
         self.texts: list[RequestTrace] = []
-        self.steps: list[Step] = []  # an engine that takes a step back puts this back, too
-        self.name, most = name, None if budget == math.inf else int(budget)
-        self.sizes = scheduler.slots, most, pages.n_pages, pages.page_size
+        self.steps: list[Step] = []  # an engine that undoes a step restores this, too
+        self.name, max_tokens = name, None if budget == math.inf else int(budget)
+        self.sizes = scheduler.slots, max_tokens, pages.n_pages, pages.page_size
 
     @property
     def trace(self) -> EngineTrace:
-        """The record of the steps so far."""
+        """The trace of the steps so far."""
         return EngineTrace(self.name, *self.sizes, self.texts, self.steps)
 
     def __enter__(self) -> StepRecorder:
-        self.scheduler.watcher = self
-        self.in_slots, self.in_use = [*self.scheduler.running], self.owned()  # when the last step was over
+        self.scheduler.observer = self
+        self.in_slots, self.in_use = [*self.scheduler.running], self.pages_in_use()  # after the last step
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self.scheduler.watcher = None
-        self.texts[:] = [  # a trace that was taken in the block has them, too
-            RequestTrace(str(one.request.id), len(one.request.prompt), list(map(self.text_of, one.tokens)))
-            for one in self.requests
+        self.scheduler.observer = None
+        self.texts[:] = [  # in place, so that a trace that was taken in the block has them, too
+            RequestTrace(
+                str(sequence.request.id),
+                len(sequence.request.prompt),
+                list(map(self.text_of, sequence.tokens)),
+            )
+            for sequence in self.requests
         ]
 
-    def number(self, one: Sequence) -> int:
-        """Return which request it is, in the order in which they were seen."""
-        return self.requests.setdefault(one, len(self.requests))
+    def index(self, sequence: Sequence) -> int:
+        """Return the index of a request in the trace, in the order in which they were seen."""
+        return self.requests.setdefault(sequence, len(self.requests))
 
     def scheduled(self, plan: Plan) -> None:
-        """Note who runs, in which pages, who waits, and who was preempted."""
-        self.preempted = [self.number(one) for one in self.scheduler.preempted]
+        """Note which requests run and in which pages, which wait, and which were preempted."""
+        self.preempted = [self.index(sequence) for sequence in self.scheduler.preempted]
         n, waiting = dict(plan), [*self.scheduler.waiting]
-        stayed = [one for one in self.in_slots if self.number(one) not in self.preempted]
+        stayed = [sequence for sequence in self.in_slots if self.index(sequence) not in self.preempted]
         self.running = {
-            one: Share(
-                request=self.number(one),
-                slot=one.slot or 0,
-                start=one.n_computed,
-                stop=one.n_computed + n.get(one, 0),
-                table=[*one.table],
-                found=0 if one in stayed else one.n_computed,
+            sequence: Share(
+                request=self.index(sequence),
+                slot=sequence.slot or 0,
+                start=sequence.num_computed_tokens,
+                stop=sequence.num_computed_tokens + n.get(sequence, 0),
+                table=[*sequence.page_table],
+                found=0 if sequence in stayed else sequence.num_computed_tokens,
                 emitted=False,
             )
-            for one in self.scheduler.running
+            for sequence in self.scheduler.running
         }
-        self.waiting = [self.number(one) for one in waiting]
+        self.waiting = [self.index(sequence) for sequence in waiting]
 
-    def ran(self, chosen: Mapping[Sequence, int]) -> None:
-        """Note what came of the step: it is over."""
-        shares = [replace(share, emitted=one in chosen) for one, share in self.running.items()]
-        there = [*self.scheduler.running, *self.scheduler.waiting]
+    def step_ended(self, next_tokens: Mapping[Sequence, int]) -> None:
+        """Add the step to the trace."""
+        shares = [replace(share, emitted=sequence in next_tokens) for sequence, share in self.running.items()]
+        unfinished = [*self.scheduler.running, *self.scheduler.waiting]
         ran_so_far = dict.fromkeys([*self.in_slots, *self.running])
-        left = [self.number(one) for one in ran_so_far if one not in there]
-        freed = sorted(self.in_use.union(*(share.table for share in shares)) - self.owned())
-        findable = {*self.pages.holds}
-        kept = [page for page in self.pages.free if page in findable]
-        self.steps.append(Step(shares, self.waiting, self.preempted, left, freed, kept))
-        self.in_slots, self.in_use = [*self.scheduler.running], self.owned()
+        finished = [self.index(sequence) for sequence in ran_so_far if sequence not in unfinished]
+        freed = sorted(self.in_use.union(*(share.table for share in shares)) - self.pages_in_use())
+        findable = [page for page in self.pages.free if page in self.pages.contents]
+        self.steps.append(Step(shares, self.waiting, self.preempted, finished, freed, findable))
+        self.in_slots, self.in_use = [*self.scheduler.running], self.pages_in_use()
 
-    def owned(self) -> set[int]:
-        """Return the pages that somebody owns."""
-        return {page for page, owners in enumerate(self.pages.owners) if owners}
+    def pages_in_use(self) -> set[int]:
+        """Return the pages that are in some request's page table."""
+        return {page for page, n in enumerate(self.pages.ref_counts) if n}

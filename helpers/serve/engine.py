@@ -1,4 +1,4 @@
-"""An engine: a model that runs what a scheduler says, over pages that all requests share."""
+"""An engine: it runs what a scheduler decides with one model, over pages that all requests share."""
 
 from __future__ import annotations
 
@@ -26,26 +26,27 @@ from helpers.serve.sequence import Request, Sequence, Times
 class Engine:
     """Serves requests with one model.
 
-    In a step, those that have one token to run are one pass, (B, 1), and each longer text is a pass of its
-    own, (1, T). Engines on a GPU put all into one.
+    In a step, all sequences with one token to run share a pass, (B, 1), and each longer text is a pass of its
+    own, (1, T). Engines on a GPU put all of them into one pass.
 
     Args:
-        slots: requests that run at the same time, at most.
-        budget: tokens of a step, at most; None for no limit.
-        n_pages, page_size: the pool. The scheduler decides whose they are.
-        sharing: whether pages that hold the same beginning are shared.
-        eos_ids: tokens that end a reply; None takes the config's.
+        slots: maximum number of requests that run at the same time.
+        budget: maximum number of tokens in a step; None for no limit.
+        n_pages, page_size: size of the pool.
+        prefix_caching: whether requests with the same beginning share its pages.
+        eos_ids: tokens that end a reply; None for those of the model's config.
 
     Attributes:
-        sequences: requests by id, the newest of each: its reply, times, steps and error.
+        sequences: sequences by request id, the newest of each: reply, times, tokens per step and error.
 
-    `add`, `cancel` and `step` happen whole or not at all: whatever is raised in them, Ctrl-C too, no request
-    gains or loses a token. Between steps parameters and buffers may change; KV entries from before are not
-    found again. PyTorch does not count a change through `.data` or of a tensor made in inference mode, and an
-    attribute (`frequencies`, `scale`, `eps`) has no count: make a new engine after such a change.
+    `add`, `cancel` and `step` happen completely or not at all: if anything is raised in them, even Ctrl-C, no
+    request gains or loses a token. Between steps parameters and buffers may change; KV entries from before
+    the change are not found again. PyTorch does not count a change through `.data` or of a tensor created in
+    inference mode, and an attribute (`frequencies`, `scale`, `eps`) has no such counter: make a new engine
+    after such a change.
 
     Raises:
-        ValueError: a model that keeps a recurrent state, or a pool over half of the memory.
+        ValueError: the model keeps a recurrent state, or the pool would take over half of the memory.
     """
 
     def __init__(
@@ -56,132 +57,144 @@ class Engine:
         *,
         n_pages: int = 256,
         page_size: int = 16,
-        sharing: bool = True,
+        prefix_caching: bool = True,
         eos_ids: Iterable[int] | None = None,
     ) -> None:
         config, weight = model.config, model.embed_tokens.weight
         if states := getattr(config, "state_layers", ()):
-            wrong = f"layers {states} of the model keep a recurrent state, and pages hold rows"
-            raise ValueError(f"{wrong}; expected a model without: `generate` runs this one")
+            raise ValueError(
+                f"layers {states} of the model keep a recurrent state, and pages hold KV entries; "
+                "expected a model without a state: `generate` can run this one"
+            )
         ends = check_eos(config.eos_ids if eos_ids is None else eos_ids, config.vocab_size)
         self.model = model
         self.pool = PagePool(config, n_pages, page_size, dtype=weight.dtype, device=weight.device)
-        pages = PageManager(n_pages, page_size, sharing=sharing)
+        pages = PageManager(n_pages, page_size, prefix_caching=prefix_caching)
         self.scheduler = Scheduler(pages, slots, budget, eos_ids=ends, max_len=config.max_seq_len)
         self.sequences: dict[Hashable, Sequence] = {}
-        self.weights, self.version = list[tuple[int, int]](), 0
+        self.weights, self.weights_version = list[tuple[int, int]](), 0
 
     def add(self, id: Hashable, prompt: Tokens, max_new_tokens: int, sampling: Sampling = GREEDY) -> None:
-        """Let a request wait; nothing runs yet.
+        """Put a request in the queue; nothing runs yet.
 
         Args:
-            id: tells it from those that wait or run.
-            prompt: token ids.
-            max_new_tokens: tokens at most.
-            sampling: how its tokens are chosen.
+            id: identifies the request among those that wait or run.
+            prompt: token ids of one text.
+            max_new_tokens: maximum number of tokens in the reply.
+            sampling: how the tokens of the reply are chosen.
 
         Raises:
-            ValueError: an id that is taken, a prompt that is empty or no row of ids in range, a top_k over
-                the vocabulary, or a text that can get too long for the model or the pool.
+            ValueError: the id is in use, the prompt is empty or is not one sequence of ids in range, top_k is
+                larger than the vocabulary, or the text can become too long for the model or the pool.
         """
         V = self.model.config.vocab_size
         tokens = as_tokens(prompt, V)
         if len(tokens) != 1:
-            raise ValueError(f"{len(tokens)} sequences came in; expected one: add each by itself")
+            raise ValueError(f"got {len(tokens)} sequences; expected one: add each of them separately")
         request = Request(id, tokens[0].tolist(), max_new_tokens, sampling)
         sampler = Sampler(sampling, V)
-        with self.all_or_nothing():
-            one = self.scheduler.add(request)
-            one.sampler, one.times = sampler, Times(time.perf_counter())
-            self.sequences[id] = one
+        with self.atomic():
+            sequence = self.scheduler.add(request)
+            sequence.sampler, sequence.times = sampler, Times(time.perf_counter())
+            self.sequences[id] = sequence
 
     def cancel(self, id: Hashable) -> None:
-        """Forget a request; its reply stays as it is. ValueError if nobody with this id waits or runs."""
-        with self.all_or_nothing():
+        """Stop a request; its reply so far is kept. ValueError if no request with this id waits or runs."""
+        with self.atomic():
             self.scheduler.cancel(id)
 
     def step(self) -> dict[Hashable, int]:
-        """Run one step; return the newest token of each request that got one.
+        """Run one step; return the new token of each request that got one.
 
-        A request whose logits hold NaN or infinity ends with an `error`: its step does not count, so nobody
-        can find what it wrote. The others go on.
+        A request whose logits contain NaN or infinity is stopped and gets an `error`: its tokens of this step
+        do not count, so its KV entries cannot be found. The other requests continue.
         """
-        self.note_weights()
-        with self.all_or_nothing():
+        self.update_extra_keys()
+        with self.atomic():
             plan = self.scheduler.schedule()
-        logits = self.run(plan)  # until the end nobody counts what it writes
-        with self.all_or_nothing():
-            now, newest = time.perf_counter(), dict[Sequence, int]()
-            for one, n in plan:
-                if not np.isfinite(logits[one]).all():
-                    wrong = f"the logits of {one.request.id!r} hold NaN or infinity"
-                    one.error = ValueError(f"{wrong}; expected numbers: look for them in the weights")
-                    self.scheduler.cancel(one.request.id)
+        logits = self.execute_model(plan)  # what it writes does not count before `postprocess`
+        with self.atomic():
+            now, next_tokens = time.perf_counter(), dict[Sequence, int]()
+            for sequence, n in plan:
+                id = sequence.request.id
+                if not np.isfinite(logits[sequence]).all():
+                    sequence.error = ValueError(
+                        f"the logits of {id!r} contain NaN or infinity; expected finite numbers: "
+                        "look for them in the weights"
+                    )
+                    self.scheduler.cancel(id)
                     continue
-                one.steps.append(n)
-                if n < one.n_left:
+                sequence.tokens_per_step.append(n)
+                if n < sequence.num_uncomputed_tokens:
                     continue  # a chunk: more of the text has to run
-                newest[one], _ = one.sampler.pick(logits[one])
-                one.times = Times(one.times.arrived, [*one.times.tokens, now])
-            self.scheduler.ran([pair for pair in plan if not pair[0].error], newest)
-        return {one.request.id: token for one, token in newest.items()}
+                next_tokens[sequence], _ = sequence.sampler.pick(logits[sequence])
+                sequence.times = Times(sequence.times.arrived, [*sequence.times.tokens, now])
+            self.scheduler.postprocess([pair for pair in plan if not pair[0].error], next_tokens)
+        return {sequence.request.id: token for sequence, token in next_tokens.items()}
 
     @contextmanager
-    def all_or_nothing(self) -> Iterator[None]:
-        """Put requests, pages and what a watcher noted back if the block raises. No model runs in it."""
+    def atomic(self) -> Iterator[None]:
+        """Restore requests, pages and the observer's notes if the block raises. No model runs in it."""
         scheduler = self.scheduler
-        ones = [*scheduler.running, *islice(scheduler.waiting, scheduler.slots)]  # no others can run next
+        # no other requests can run next
+        sequences = [*scheduler.running, *islice(scheduler.waiting, scheduler.slots)]
         before: list[tuple[Any, dict[str, Any]]] = [
             (part, {k: v.copy() if type(v) in (list, dict, deque) else v for k, v in vars(part).items()})
-            for part in (scheduler, scheduler.pages, scheduler.watcher, *ones)
+            for part in (scheduler, scheduler.pages, scheduler.observer, *sequences)
             if part is not None
         ]
-        draws = [one.sampler.rng.bit_generator.state for one in ones]
+        rng_states = [sequence.sampler.rng.bit_generator.state for sequence in sequences]
         try:
             yield
         except BaseException:
             for part, values in before:
                 vars(part).update(values)
-            for one, state in zip(ones, draws, strict=True):
-                one.sampler.rng.bit_generator.state = state
+            for sequence, state in zip(sequences, rng_states, strict=True):
+                sequence.sampler.rng.bit_generator.state = state
             raise
 
-    def note_weights(self) -> None:
-        """Give those that wait a key of the weights as they are now."""
+    def update_extra_keys(self) -> None:
+        """Give waiting requests the version of the weights as their extra key."""
         if self.scheduler.waiting:
             tensors = *self.model.parameters(), *self.model.buffers()
             weights = [(x.data_ptr(), 0 if x.is_inference() else x._version) for x in tensors]
             if weights != self.weights:
-                self.weights, self.version = weights, self.version + 1
-            for one in self.scheduler.waiting:
-                one.rows_of = self.version
+                self.weights, self.weights_version = weights, self.weights_version + 1
+            for sequence in self.scheduler.waiting:
+                sequence.extra_key = self.weights_version
 
-    def run(self, plan: Plan) -> dict[Sequence, np.ndarray]:
-        """Run a plan in passes; return the newest logits of each sequence, (V,).
+    def execute_model(self, plan: Plan) -> dict[Sequence, np.ndarray]:
+        """Run a plan in one or more passes; return the logits of each sequence's last token, (V,).
 
-        Every row goes into them: where one holds NaN, so do they, at the end of a reply or of a chunk.
+        They depend on every KV entry of the sequence: if one contains NaN, so do the logits.
         """
         passes: dict[Sequence | None, Plan] = {}
-        for one, n in plan:
-            passes.setdefault(one if n > 1 else None, []).append((one, n))
+        for sequence, n in plan:
+            passes.setdefault(sequence if n > 1 else None, []).append((sequence, n))
         logits = dict[Sequence, np.ndarray]()
-        for part in passes.values():
-            ones = [one for one, _ in part]
-            tables, lengths = [one.table for one in ones], [one.n_computed for one in ones]
-            cache = PagedCache(self.model.config, len(ones), pool=self.pool, tables=tables, lengths=lengths)
-            new = [one.tokens[one.n_computed : one.n_computed + n] for one, n in part]
+        for batch in passes.values():
+            sequences = [sequence for sequence, _ in batch]
+            cache = PagedCache(
+                self.model.config,
+                len(sequences),
+                pool=self.pool,
+                tables=[sequence.page_table for sequence in sequences],
+                lengths=[sequence.num_computed_tokens for sequence in sequences],
+            )
+            starts = [(sequence, sequence.num_computed_tokens, n) for sequence, n in batch]
+            new = [sequence.tokens[start : start + n] for sequence, start, n in starts]
             with torch.inference_mode():
-                rows = self.model(torch.tensor(new, device=cache.device), cache, last_only=True)
-            logits |= zip(ones, rows[:, -1].float().cpu().numpy(), strict=True)
+                output = self.model(torch.tensor(new, device=cache.device), cache, last_only=True)
+            logits |= zip(sequences, output[:, -1].float().cpu().numpy(), strict=True)
         return logits
 
     @property
     def busy(self) -> bool:
-        """Whether somebody waits or runs."""
+        """Whether any request waits or runs."""
         return bool(self.scheduler.waiting or self.scheduler.running)
 
     def run_all(self) -> dict[Hashable, list[int]]:
-        """Run steps until nobody waits or runs; return all replies, by id."""
+        """Run steps until no request waits or runs; return all replies, by id."""
         while self.busy:
             self.step()
-        return {id: one.reply for id, one in self.sequences.items()}
+        return {id: sequence.reply for id, sequence in self.sequences.items()}

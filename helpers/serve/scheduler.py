@@ -1,16 +1,17 @@
-"""Who runs in the next step: a scheduler for requests that come and go.
+"""A scheduler for requests that come and go: which of them run in the next step.
 
-A request *waits* until there is a slot and room for its text, then it *runs* until its reply ends. Each step:
+A request *waits* until there is a slot and enough pages for its text, then it *runs* until its reply ends.
+In each step:
 
-1.  Every running request whose newest token is all that it has to run gets that one token, oldest first.
-2.  What is left of the budget goes to longer texts, oldest first: to those that run, then to those that
-    wait, in the order in which they came. A text that does not fit in the budget runs in chunks.
-3.  A request that begins takes pages for all of its text, first those that hold its beginning already.
-    Later it takes a page whenever its newest token needs one.
-4.  Where no page is free, the youngest running request goes back to wait, first in line. Its pages are
-    free, its tokens are kept: prompt and reply so far run again as a prompt when it comes back.
+1.  Every running request that has only its newest token to run gets that one token, oldest first.
+2.  The rest of the budget goes to longer texts, oldest first: to running requests, then to waiting ones in
+    order of arrival. A text that does not fit into the budget runs in chunks.
+3.  A request that is admitted gets pages for all of its text, first the cached pages that hold its beginning.
+    Later it gets one more page whenever its newest token needs one.
+4.  If no page is free, the youngest running request is preempted: it waits again, first in the queue. Its
+    pages are freed and its tokens kept: prompt and reply so far run as one prompt when it is admitted again.
 
-So the oldest request always gets on, and nobody overtakes.
+So the oldest request always makes progress, and no request overtakes another.
 """
 
 from __future__ import annotations
@@ -24,25 +25,26 @@ from helpers.serve.pages import PageManager
 from helpers.serve.sequence import Request, Sequence
 from helpers.validate import check_whole
 
-Plan = list[tuple[Sequence, int]]  # who runs, and how many tokens
+Plan = list[tuple[Sequence, int]]  # each sequence that runs in a step, and how many of its tokens
 
 
 class Scheduler:
-    """Decides who runs, and never looks at a model.
+    """Decides which requests run, without a model.
 
     Args:
-        pages: who owns which.
-        slots: requests that run at the same time, at most.
-        budget: tokens of a step, at most; None for no limit, so that every prompt runs whole.
+        pages: the pages of the pool.
+        slots: maximum number of requests that run at the same time; `max_num_seqs` in vLLM.
+        budget: maximum number of tokens in a step, `max_num_batched_tokens` in vLLM; None for no limit, so
+            that no prompt is split.
         eos_ids: tokens that end a reply.
-        max_len: tokens of a text that the model reads at most; None for no limit.
+        max_len: maximum number of tokens that the model can process in one text; None for no limit.
 
     Attributes:
-        waiting, running: requests in the order in which they came.
-        preemptions: how often somebody had to give up pages.
-        preempted: who had to since the last step was over.
-        watcher: looks on; its `scheduled(plan)` is called once a step is scheduled, also where the step fails
-            and comes again, and its `ran(chosen)`, with the newest tokens, once it is over. None for nobody.
+        waiting, running: sequences in order of arrival.
+        preemptions: how many times a request was preempted.
+        preempted: sequences that were preempted since the end of the last step.
+        observer: its `scheduled(plan)` is called after each `schedule`, again if the step fails and is
+            repeated, and its `step_ended(next_tokens)` after each `postprocess`. None for no observer.
     """
 
     def __init__(
@@ -58,140 +60,140 @@ class Scheduler:
         self.budget, self.eos_ids, self.max_len = budget or math.inf, frozenset(eos_ids), max_len
         if budget is not None and check_whole("budget", budget) < slots:
             raise ValueError(
-                f"budget is {budget}; expected {slots} or more, a token for each slot: or the running wait"
+                f"budget is {budget}; expected {slots} or more, one token for each slot, "
+                "so that no running request has to wait"
             )
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
         self.preemptions, self.preempted = 0, list[Sequence]()
-        self.watcher: Any = None
+        self.observer: Any = None
 
     def add(self, request: Request) -> Sequence:
-        """Let a request wait.
+        """Put a request at the end of the queue.
 
         Raises:
-            ValueError: its id is taken, its prompt is empty, max_new_tokens is not a whole number over 0, or
-                its text can get longer than the model reads, or than all pages hold.
+            ValueError: its id is in use, its prompt is empty, max_new_tokens is not a whole number over 0, or
+                its text can become longer than the model can process or than all pages hold.
         """
-        if request.id in {one.request.id for one in [*self.waiting, *self.running]}:
+        if request.id in {sequence.request.id for sequence in [*self.waiting, *self.running]}:
             raise ValueError(
-                f"id {request.id!r} is taken; expected another, or wait until that one has ended"
+                f"id {request.id!r} is in use; expected another id, or wait until that request has ended"
             )
         if not len(request.prompt):
             raise ValueError(f"the prompt of {request.id!r} is empty; expected at least one token")
-        check_whole("max_new_tokens", request.max_new_tokens)
-        n_rows = len(request.prompt) + request.max_new_tokens - 1  # the last is not run
-        if self.max_len is not None and n_rows > self.max_len:
+        # the last token is not run
+        n_tokens = len(request.prompt) + check_whole("max_new_tokens", request.max_new_tokens) - 1
+        if self.max_len is not None and n_tokens > self.max_len:
             raise ValueError(
-                f"{request.id!r} may run {n_rows} tokens; the model reads {self.max_len} at most"
+                f"{request.id!r} may run {n_tokens} tokens; the model can process at most {self.max_len}"
             )
         pages = self.pages
-        if (needed := pages.needed(n_rows)) > pages.n_pages:
+        if (needed := pages.pages_needed(n_tokens)) > pages.n_pages:
             raise ValueError(
-                f"{request.id!r} may run {n_rows} tokens, which take {needed} pages of {pages.page_size}; "
-                f"the pool has {pages.n_pages}: ask for less, or lay out more"
+                f"{request.id!r} may run {n_tokens} tokens, which need {needed} pages of {pages.page_size}; "
+                f"the pool has {pages.n_pages}: ask for fewer tokens, or make a larger pool"
             )
         self.waiting.append(Sequence(request, list(request.prompt)))
         return self.waiting[-1]
 
     def cancel(self, id: Hashable) -> None:
-        """Forget a request and free its pages. ValueError if nobody has this id."""
-        for one in [*self.waiting, *self.running]:
-            if one.request.id == id:
-                return self.leave(one)
-        raise ValueError(f"nobody with id {id!r} waits or runs; expected the id of a request that does")
+        """Remove a request and free its pages. ValueError if no request has this id."""
+        for sequence in [*self.waiting, *self.running]:
+            if sequence.request.id == id:
+                return self.remove(sequence)
+        raise ValueError(f"id {id!r} is unknown; expected the id of a request that waits or runs")
 
     def schedule(self) -> Plan:
-        """Return who runs in the next step, and how many tokens; empty if nobody waits or runs.
+        """Return the sequences that run in the next step, each with its number of tokens; empty if none do.
 
-        A plan that is not run may be given up: scheduled again, those who run have their pages already.
+        A plan need not be run: if `schedule` is called again, running requests keep the pages they got.
         """
         plan: Plan = []
-        for newest in [one for one in self.running if one.n_left == 1]:
-            if self.make_room(newest):
-                plan.append((newest, 1))
-        texts = [one for one in self.running if one.n_left > 1]
-        left = self.budget - len(plan)
-        while left and (texts or self.can_admit()):
-            one = texts.pop(0) if texts else self.admit()
-            n = int(min(one.n_left, left))
-            plan.append((one, n))
-            left -= n
-        if self.watcher:
-            self.watcher.scheduled(plan)
+        for sequence in [sequence for sequence in self.running if sequence.num_uncomputed_tokens == 1]:
+            if self.reserve_page(sequence):
+                plan.append((sequence, 1))
+        longer = [sequence for sequence in self.running if sequence.num_uncomputed_tokens > 1]
+        remaining = self.budget - len(plan)
+        while remaining and (longer or self.can_admit()):
+            sequence = longer.pop(0) if longer else self.admit()
+            n = int(min(sequence.num_uncomputed_tokens, remaining))
+            plan.append((sequence, n))
+            remaining -= n
+        if self.observer:
+            self.observer.scheduled(plan)
         return plan
 
-    def make_room(self, one: Sequence) -> bool:
-        """Take a page if the newest token needs one; return whether it still runs."""
-        while one.slot is not None and len(one.table) < self.pages.needed(one.n_computed + 1):
+    def reserve_page(self, sequence: Sequence) -> bool:
+        """Allocate a page if the newest token needs one; return whether the sequence still runs."""
+        needed = self.pages.pages_needed(sequence.num_computed_tokens + 1)
+        while sequence.slot is not None and len(sequence.page_table) < needed:
             if self.pages.free:
-                one.table.append(self.pages.take())
+                sequence.page_table.append(self.pages.allocate())
             else:
                 self.preempt(self.running[-1])
-        return one.slot is not None
+        return sequence.slot is not None
 
     def can_admit(self) -> bool:
-        """Whether the first that waits can run: there is a slot, and pages for all of its text."""
+        """Whether the first waiting request can run: there is a slot, and pages for all of its text."""
         if not self.waiting or len(self.running) == self.slots:
             return False
-        return self.pages.fits(self.waiting[0].tokens, self.waiting[0].rows_of)
+        return self.pages.can_allocate(self.waiting[0].tokens, self.waiting[0].extra_key)
 
     def admit(self) -> Sequence:
-        """Let the first that waits run, in pages that hold its beginning already and in free ones."""
-        one, pages = self.waiting.popleft(), self.pages
-        one.table = pages.match_prefix(one.tokens, one.rows_of)
-        one.n_computed = len(one.table) * pages.page_size
-        one.n_cached += one.n_computed
-        for page in one.table:
+        """Let the first waiting request run, in cached pages that hold its beginning and in free pages."""
+        sequence, pages = self.waiting.popleft(), self.pages
+        table = pages.match_prefix(sequence.tokens, sequence.extra_key)
+        sequence.page_table, sequence.num_computed_tokens = table, len(table) * pages.page_size
+        sequence.num_cached_tokens += sequence.num_computed_tokens
+        for page in table:
             pages.incref(page)
-        one.table += [pages.take() for _ in range(pages.needed(len(one.tokens)) - len(one.table))]
+        table += [pages.allocate() for _ in range(pages.pages_needed(len(sequence.tokens)) - len(table))]
         taken = {other.slot for other in self.running}
-        one.slot = next(n for n in range(self.slots) if n not in taken)
-        self.running.append(one)
-        return one
+        sequence.slot = next(n for n in range(self.slots) if n not in taken)
+        self.running.append(sequence)
+        return sequence
 
-    def ran(self, plan: Plan, chosen: Mapping[Sequence, int]) -> None:
-        """Count what has run, and let those go whose reply has ended.
+    def postprocess(self, plan: Plan, next_tokens: Mapping[Sequence, int]) -> None:
+        """Count the tokens that have run, append the new ones, and remove requests whose reply has ended.
 
         Args:
-            plan: what `schedule` returned. Until this is called nothing of it counts.
-            chosen: the next token of each whose known tokens have all run.
+            plan: what `schedule` returned. Until this call none of its tokens count.
+            next_tokens: the next token of each sequence whose known tokens have all run.
         """
-        for one, n in plan:
-            self.pages.publish(one.table, one.tokens, one.n_computed, one.n_computed + n, one.rows_of)
-            one.n_computed += n
-        for one, token in chosen.items():
-            one.tokens.append(token)
-            if (
-                token in self.eos_ids
-                or len(one.tokens) == len(one.request.prompt) + one.request.max_new_tokens
-            ):
-                self.leave(one)
-        if self.watcher:
-            self.watcher.ran(chosen)
+        for sequence, n in plan:
+            start, end = sequence.num_computed_tokens, sequence.num_computed_tokens + n
+            self.pages.cache_full_pages(sequence.page_table, sequence.tokens, start, end, sequence.extra_key)
+            sequence.num_computed_tokens = end
+        for sequence, token in next_tokens.items():
+            sequence.tokens.append(token)
+            if token in self.eos_ids or len(sequence.reply) == sequence.request.max_new_tokens:
+                self.remove(sequence)
+        if self.observer:
+            self.observer.step_ended(next_tokens)
         self.preempted = []
 
-    def leave(self, one: Sequence) -> None:
-        """Free the pages and the slot of a request, or its place in line."""
-        self.pages.release(one.table)
-        self.waiting.remove(one) if one.slot is None else self.running.remove(one)
-        one.slot, one.n_computed = None, 0
+    def remove(self, sequence: Sequence) -> None:
+        """Take a request out of the queue, or free its pages and its slot."""
+        self.pages.release(sequence.page_table)
+        self.waiting.remove(sequence) if sequence.slot is None else self.running.remove(sequence)
+        sequence.slot, sequence.num_computed_tokens = None, 0
 
-    def preempt(self, one: Sequence) -> None:
-        """Let a running request wait again, first in line."""
-        self.leave(one)
-        self.waiting.appendleft(one)
+    def preempt(self, sequence: Sequence) -> None:
+        """Let a running request wait again, first in the queue."""
+        self.remove(sequence)
+        self.waiting.appendleft(sequence)
         self.preemptions += 1
-        self.preempted.append(one)
+        self.preempted.append(sequence)
 
 
-class Static(Scheduler):
-    """Batches as servers had them first: those that begin together, and nobody else until all have ended."""
+class StaticBatching(Scheduler):
+    """The oldest way to batch: requests start together, and the next start when all of them have ended."""
 
     def schedule(self) -> Plan:
-        """Return who runs in the next step; see `Scheduler.schedule`."""
+        """Return the sequences that run in the next step; see `Scheduler.schedule`."""
         self.closed = bool(self.running)
         return super().schedule()
 
     def can_admit(self) -> bool:
-        """Whether the first that waits can run: nobody ran before this step, and there is room."""
+        """Whether the first waiting request can run: none ran before this step, and it has slot and pages."""
         return not self.closed and super().can_admit()

@@ -1,4 +1,4 @@
-"""A request, and how far it has come."""
+"""A request and its progress in the engine."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from helpers.sampling import GREEDY, Sampling
 
 @dataclass(frozen=True)
 class Request:
-    """What somebody asks for.
+    """A prompt to be continued.
 
     Args:
-        id: tells it from the others.
+        id: identifies the request.
         prompt: token ids, at least one.
-        max_new_tokens: tokens of the reply at most.
-        sampling: how its tokens are chosen.
+        max_new_tokens: maximum number of tokens in the reply.
+        sampling: how the tokens of the reply are chosen.
     """
 
     id: abc.Hashable
@@ -28,55 +28,55 @@ class Request:
 
 @dataclass
 class Times:
-    """When a request came and when its tokens came, in seconds."""
+    """When a request arrived and when each token of its reply was produced, in seconds."""
 
     arrived: float = 0.0
     tokens: list[float] = field(default_factory=list)
 
     @property
     def ttft(self) -> float:
-        """Time to first token, waiting among it."""
+        """Time to first token, including the time spent waiting."""
         return self.tokens[0] - self.arrived
 
     @property
     def longest_gap(self) -> float:
-        """The longest wait between two tokens that follow each other; 0 for a reply of one token."""
+        """The longest time between two consecutive tokens; 0 for a reply of one token."""
         return max((b - a for a, b in zip(self.tokens, self.tokens[1:], strict=False)), default=0.0)
 
 
 @dataclass(eq=False)
 class Sequence:
-    """A request on its way: its text so far, and where the rows of it lie.
+    """A request in progress: its tokens so far, and the pages that hold their KV entries.
 
     Attributes:
-        tokens: prompt and reply so far. They are kept when the request has to give up its pages.
-        n_computed: tokens whose rows are in its pages.
-        table: the pages, in the order of the text.
-        slot: where it runs; None while it waits.
-        n_cached: tokens whose rows were there when it began: they did not run.
-        rows_of: what rows depend on beside the tokens: in an engine the version of its weights.
-        sampler: chooses its tokens; in an engine alone, as the rest.
-        times: when it and its tokens came, by the engine's clock.
-        steps: tokens that were processed in each of its steps.
-        error: why it ended without an end; None if nothing is wrong.
+        tokens: prompt and reply so far. They are kept when the request is preempted.
+        num_computed_tokens: tokens whose KV entries are in its pages.
+        page_table: its pages, in the order of the text; a block table in vLLM.
+        slot: the slot in which it runs; None while it waits.
+        num_cached_tokens: tokens that were found in cached pages when it was admitted, and did not run.
+        extra_key: what KV entries depend on besides the tokens; in an engine, the version of the weights.
+        sampler: chooses its tokens; set by an engine only.
+        times: when it arrived and when its tokens were produced, by the engine's clock.
+        tokens_per_step: how many of its tokens ran in each step in which it ran.
+        error: why it was stopped; None if nothing went wrong.
     """
 
     request: Request
     tokens: list[int]
-    n_computed: int = 0
-    table: list[int] = field(default_factory=list)
+    num_computed_tokens: int = 0
+    page_table: list[int] = field(default_factory=list)
     slot: int | None = None
-    n_cached: int = 0
-    rows_of: abc.Hashable = None
+    num_cached_tokens: int = 0
+    extra_key: abc.Hashable = None
     sampler: Any = None
     times: Times = field(default_factory=Times)
-    steps: list[int] = field(default_factory=list)
+    tokens_per_step: list[int] = field(default_factory=list)
     error: ValueError | None = None
 
     @property
-    def n_left(self) -> int:
-        """Tokens that are known and have not been run: the prompt at first, then the newest alone."""
-        return len(self.tokens) - self.n_computed
+    def num_uncomputed_tokens(self) -> int:
+        """Tokens that are known and have not run: at first the whole prompt, later only the newest token."""
+        return len(self.tokens) - self.num_computed_tokens
 
     @property
     def reply(self) -> list[int]:

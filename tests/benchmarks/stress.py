@@ -62,14 +62,14 @@ def asked(rng: random.Random, size: int, prompts: list[int], longest: int) -> di
 
 def scheduler(rng: random.Random, size: int) -> None:
     """Requests through the scheduler: owners, budget, slots, order and pages after every step."""
-    inner(scheduled.test_each_says_what_it_says_alone)(**asked(rng, size, [-2, -1], 5 * size))
+    inner(scheduled.test_every_reply_equals_the_reply_alone)(**asked(rng, size, [-2, -1], 5 * size))
 
 
 def engine(rng: random.Random, size: int) -> None:
     """Requests on the engine, and Ctrl-C: every word as said alone; what nobody may read is NaN."""
     case = asked(rng, size, [5, 6, 7], ROOM)
     case["asked"] = [(*request, rng.choice(served.SAMPLED)) for request in case["asked"]]
-    inner(served.test_each_says_what_it_says_alone)(**case)
+    inner(served.test_every_reply_equals_generate)(**case)
 
 
 def fixed(rng: random.Random, size: int) -> None:
