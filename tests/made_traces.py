@@ -103,16 +103,16 @@ class _Maker:
         self.recorder.open_pass(phase, tokens, keeps)
         for layer in range(self.recorder.trace.model.n_layers):
             if layer in self.states:
-                self.recorder.state(layer, self.states[layer])
+                self.recorder.record_state(layer, self.states[layer])
             elif window := self.windows.get(layer):
                 there = columns if len(tokens) > 1 else columns[-window:]
                 given = self.attended(layer, tokens, there, window)
-                self.recorder.attention(**given, n_kept=min(window - 1, len(columns)))
+                self.recorder.record_attention(**given, n_cached=min(window - 1, len(columns)))
             elif (owner := self.shared.get(layer)) is not None:
                 given = self.attended(owner, tokens, columns) | {"layer": layer}
-                self.recorder.attention(**given, n_kept=0, makes=False)
+                self.recorder.record_attention(**given, n_cached=0, computes_kv=False)
             else:
-                self.recorder.attention(**self.attended(layer, tokens, columns))
+                self.recorder.record_attention(**self.attended(layer, tokens, columns))
         if not training:
             self.rows = columns
         self.recorder.close_pass()

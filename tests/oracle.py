@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from helpers.recording.recorder import AGAIN
+from helpers.recording.recorder import RERUN_TOLERANCE
 from helpers.trace import Part, Pass, Run, Trace, spread, weight_key
 from helpers.trace.record import FULL
 
@@ -77,7 +77,7 @@ def _check_weights(trace: Trace, part: Part) -> None:
             if query in new and layer in contents and part.contexts:
                 v = contents[layer][visible]
                 context = part.contexts[f"{layer}.{head}"][new.index(query)]
-                allowed = np.abs(v).sum(axis=0) / FULL + AGAIN[8] * np.abs(v).max()
+                allowed = np.abs(v).sum(axis=0) / FULL + RERUN_TOLERANCE[8] * np.abs(v).max()
                 assert (np.abs(weights @ v - context) <= allowed).all()
 
 

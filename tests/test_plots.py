@@ -27,7 +27,7 @@ from helpers.drawing.canvas import SHARPNESS
 from helpers.plots.attention import looks
 from helpers.plots.measured import curves
 from helpers.plots.passes import _shade, times_scored
-from helpers.recording.diary import load_diary, load_lines
+from helpers.recording.diary import load_diary, load_diary_logits
 from helpers.recording.toy import record_toy
 from helpers.sampling import Sampling
 from helpers.trace import Trace
@@ -58,7 +58,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
         np.log([0.5, 0.3, 0.195, 0.005]), ["so", *ODD[:2], ODD[5]], [Sampling(1), Sampling(2, top_k=2)], 0.9
     ),
     "names": lambda: plots.name_weights(DIARY, [0.0] * 15 + [0.9] + [0.05] * 2 + [0.0], "Mia"),
-    "looks": lambda: looks([(text.split(), row) for text, row in load_lines().looks.items()]),
+    "looks": lambda: looks([(text.split(), row) for text, row in load_diary_logits().looks.items()]),
     "picked and seen": lambda: n02.picked_and_seen("all"),
     "two layers": lambda: n02.two_layers("is"),
     "looked at": lambda: n00.looked_at(load_diary(), "by", layer=0, head=2),
@@ -90,7 +90,7 @@ def test_odd_tokens_are_drawn_as_text(draw: Callable[[Trace], plots.Picture]) ->
 
 def test_one_number_hits_the_first_words_of_the_recorded_replies() -> None:
     diary, ways = (
-        load_lines(),
+        load_diary_logits(),
         [*(Sampling(tau, seed=4) for tau in (1, 2, 3)), Sampling(2, top_p=0.9, seed=4)],
     )
     number = np.random.default_rng(seed=4).random()

@@ -115,7 +115,7 @@ def theirs(
     """
     folder = tmp_path_factory.mktemp("saved")
     save(ours[0], folder)
-    model = n10.in_transformers(folder)
+    model = n10.load_hf_model(folder)
     tokenizer = AutoTokenizer.from_pretrained(found.parent, gguf_file=FILE)
     cut = tokenizers.pre_tokenizers
     tokenizer.backend_tokenizer.pre_tokenizer = cut.Sequence(
@@ -173,7 +173,7 @@ def test_published_model_answers_a_question(
 def test_falls_back_to_the_shipped_model(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(published.OFFLINE, "1")
     opened = published.opened()
-    theirs, tokens = n10.in_transformers(published.path_of()), torch.arange(9)[None]
+    theirs, tokens = n10.load_hf_model(published.path_of()), torch.arange(9)[None]
     torch.testing.assert_close(opened.model(tokens), theirs(tokens).logits, rtol=0, atol=1e-4)
     assert opened.tokenizer.eos_id == shipped.load()[1].eos_id
     assert published.asking(opened.tokenizer, "What is the capital of France?") == published.KNOWN

@@ -1,4 +1,4 @@
-"""The record of an engine's steps: the example on its page, and any run against the engine's own counts."""
+"""Traces of an engine's steps: the documented example, and random runs against the engine's own counts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.tiny import failing, tiny
 MODEL = tiny(vocab_size=20).requires_grad_(False)
 
 
-def test_the_example_on_the_page() -> None:
+def test_the_example_in_format_md_can_be_recorded() -> None:
     text = (ROOT / "helpers/trace/FORMAT.md").read_text(encoding="utf-8")
     example = EngineTrace.from_json(text.rpartition("```json")[2].partition("```")[0])
     words = [word for request in example.requests for word in request.tokens]
@@ -33,20 +33,20 @@ def test_the_example_on_the_page() -> None:
     replies = {}
     for request in example.requests:
         ids = [words.index(word) for word in request.tokens]
-        one = scheduler.add(Request(request.id, ids[: request.prompt], len(ids) - request.prompt))
-        replies[one] = iter(ids[request.prompt :])
+        sequence = scheduler.add(Request(request.id, ids[: request.prompt], len(ids) - request.prompt))
+        replies[sequence] = iter(ids[request.prompt :])
     with StepRecorder(scheduler, words.__getitem__, "made") as recorder:
         while plan := scheduler.schedule():
-            scheduler.postprocess(plan, {one: next(replies[one]) for one, n in plan})
-        taken = recorder.trace  # as notebook 16 returns it from within the block
-    assert taken == recorder.trace == example
+            scheduler.postprocess(plan, {sequence: next(replies[sequence]) for sequence, n in plan})
+        inside = recorder.trace  # notebook 16 returns it from inside the block
+    assert inside == recorder.trace == example
     with pytest.raises(TraceError, match="page 6 is named, and there are 6; save or record it again"):
         EngineTrace.from_json(replace(example, steps=[replace(example.steps[0], freed=[6])]).to_json())
 
 
-def test_any_run_is_what_the_engine_counts() -> None:
-    """Requests that share beginnings come while others run; some are cancelled."""
-    met = set()
+def test_a_trace_has_the_engines_own_counts() -> None:
+    """Requests with shared beginnings arrive while others run; some are cancelled."""
+    happened = set()
     for seed in range(40):
         rng = np.random.default_rng(seed)
         engine = Engine(
@@ -58,28 +58,28 @@ def test_any_run_is_what_the_engine_counts() -> None:
                     engine.add(n, rng.integers(0, 2, rng.integers(1, 10)).tolist(), int(rng.integers(1, 7)))
                 if n == 7 and seed % 2 and (running := engine.scheduler.running):
                     engine.cancel(running[0].request.id)
-                    met.add("cancelled")
+                    happened.add("cancelled")
                 if engine.busy:
-                    met |= one_step(engine, recorder)
-        check_whole(engine, recorder.trace)
-    assert met == {"preempted", "found", "findable", "shared", "chunk", "cancelled"}
+                    happened |= check_step(engine, recorder)
+        check_run(engine, recorder.trace)
+    assert happened == {"preempted", "found", "findable", "shared", "chunk", "cancelled"}
 
 
-def one_step(engine: Engine, recorder: StepRecorder) -> set[str]:
-    """Hold a step against the engine's own counts; return what happened in it."""
+def check_step(engine: Engine, recorder: StepRecorder) -> set[str]:
+    """Run a step, compare it with the engine's own counts, and return what happened in it."""
     scheduler, pages = engine.scheduler, engine.scheduler.pages
     before = {id: len(one.tokens_per_step) for id, one in engine.sequences.items()}
     preemptions = scheduler.preemptions
     with failing(MODEL, "norm"), pytest.raises(KeyboardInterrupt):
-        engine.step()  # it comes again, and is recorded once
-    noted = StepRecorder.step_ended
+        engine.step()  # it is repeated, and recorded once
+    step_ended = StepRecorder.step_ended
 
-    def interrupted(recorder: StepRecorder, chosen: Mapping[Sequence, int]) -> None:
-        noted(recorder, chosen)
+    def interrupted(recorder: StepRecorder, next_tokens: Mapping[Sequence, int]) -> None:
+        step_ended(recorder, next_tokens)
         raise KeyboardInterrupt
 
     with patch.object(StepRecorder, "step_ended", interrupted), pytest.raises(KeyboardInterrupt):
-        engine.step()  # as late as can be: the engine takes the step back, and so does the record
+        engine.step()  # at the last moment: the engine undoes the step, and so does the recorder
     engine.step()
     step, requests = recorder.trace.steps[-1], [*recorder.requests]
     ran = {
@@ -96,42 +96,44 @@ def one_step(engine: Engine, recorder: StepRecorder) -> set[str]:
     in_table = {
         page: share for past in recorder.trace.steps for share in past.running for page in share.table
     }
-    for page in step.findable:  # what lies there is the text of the last that had it
-        tokens, at = requests[in_table[page].request].tokens, 3 * in_table[page].table.index(page)
-        assert pages.contents[page][0][1] == tuple(tokens[at : at + 3])
+    for page in step.findable:  # its content is the text of the last request that had it
+        tokens, start = requests[in_table[page].request].tokens, 3 * in_table[page].table.index(page)
+        assert pages.contents[page][0][1] == tuple(tokens[start : start + 3])
         assert page in pages.free
-    happened = {
+    events = {
         "preempted": step.preempted,
         "found": any(share.found for share in step.running),
         "findable": step.findable,
         "shared": len(in_tables) > len({*in_tables}),
         "chunk": any(0 < share.stop - share.start and not share.emitted for share in step.running),
     }
-    return {name for name, what in happened.items() if what}
+    return {name for name, happened in events.items() if happened}
 
 
-def check_whole(engine: Engine, trace: EngineTrace) -> None:
-    """Hold a whole run against the engine's replies."""
+def check_run(engine: Engine, trace: EngineTrace) -> None:
+    """Compare a whole run with the engine's replies."""
     SCHEMA.validate(json.loads(trace.to_json()))
     assert EngineTrace.from_json(trace.to_json()) == trace
     left = [trace.requests[n].id for step in trace.steps for n in step.left]
-    last = trace.steps[-1]  # who was cancelled after it is not in the trace
-    there = {trace.requests[n].id for n in [*last.waiting, *(share.request for share in last.running)]}
+    last = trace.steps[-1]  # a request that was cancelled after it is not in the trace
+    in_last = {trace.requests[n].id for n in [*last.waiting, *(share.request for share in last.running)]}
     assert len(left) == len({*left})
-    assert {*map(str, engine.sequences)} - {*left} <= there
+    assert {*map(str, engine.sequences)} - {*left} <= in_last
     for n, request in enumerate(trace.requests):
-        one = engine.sequences[int(request.id)]
-        assert request.tokens[request.prompt :] == [*map(str, one.reply)]
+        sequence = engine.sequences[int(request.id)]
+        assert request.tokens[request.prompt :] == [*map(str, sequence.reply)]
         shares = [share for step in trace.steps for share in step.running if share.request == n]
-        assert sum(share.emitted for share in shares) == len(one.reply)
-        assert sum(share.found for share in shares) == one.num_cached_tokens
-        for before, share in itertools.pairwise(shares):  # its rows are those it had, those it found, or none
+        assert sum(share.emitted for share in shares) == len(sequence.reply)
+        assert sum(share.found for share in shares) == sequence.num_cached_tokens
+        for before, share in itertools.pairwise(
+            shares
+        ):  # it starts with the entries it had or found, or none
             assert share.start in (share.found, before.stop)
 
 
-def test_who_is_preempted_may_run_again_in_the_same_step() -> None:
-    """A and B are alike and began together, each in pages of its own. B's next token has no page; it goes
-    back, and finds A's pages at once."""
+def test_a_preempted_request_may_run_in_the_same_step() -> None:
+    """A and B are equal and started together, each in its own pages. There is no page for B's next token: it
+    is preempted, and is admitted at once with A's cached pages."""
     scheduler = Scheduler(PageManager(5, 1), 2)
     for id in "AB":
         scheduler.add(Request(id, [0, 0], 3))
@@ -152,7 +154,7 @@ def test_who_is_preempted_may_run_again_in_the_same_step() -> None:
     ]
 
 
-def test_it_lets_go_whatever_is_raised() -> None:
+def test_the_recorder_detaches_after_any_error() -> None:
     engine = Engine(MODEL, n_pages=5)
     engine.add("a", [1, 2], 3)
     recorder = StepRecorder(engine.scheduler)

@@ -1,4 +1,4 @@
-"""Watching models of `transformers`: no logit changes, and what each layer sees and keeps is written down."""
+"""Watching models of `transformers`: no logit changes, and each layer's attention and cache are recorded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging
 
 from helpers.model import shipped
-from helpers.recording.hf import Rows, forward, watch, watched
+from helpers.recording.hf import HFCache, attention_hook, forward, watch
 from helpers.recording.model import record_model
 from helpers.stepper import Stepper
 from helpers.trace import Trace, compare, spread
@@ -49,11 +49,11 @@ MODELS: dict[str, dict[str, Any]] = {
     "gpt2": {"n_embd": 42, "n_layer": 3, "n_head": 6, "n_positions": 40, "n_inner": 20},
     "qwen3_next": EXPERTS | LINEAR | {"shared_expert_intermediate_size": 16},
 }
-OWN = ("gpt2", "bloom", "mamba")  # sizes by names of their own
+OWN_KEYS = ("gpt2", "bloom", "mamba")  # their configs have other keys for sizes
 MAMBA: dict[str, Any] = {"layers_block_type": ["mamba", "hybrid", "mamba"], "mamba_headdim": 30}
 MAMBA |= {"mamba_d_state": 4, "n_mamba_heads": 4, "mamba_ngroups": 1, "adapter_rank": 3, "num_mem_blocks": 1}
 MAMBA |= {"attention_head_dim": 20, "num_key_value_heads": 6}
-MODELS_REFUSED: dict[str, dict[str, Any]] = {
+UNSUPPORTED: dict[str, dict[str, Any]] = {
     "bloom": {"hidden_size": 12, "n_head": 3, "n_layer": 2},
     "mamba": {"hidden_size": 12, "num_hidden_layers": 2, "state_size": 3},
     "diffllama": {"num_key_value_heads": 2},
@@ -64,60 +64,59 @@ MODELS_REFUSED: dict[str, dict[str, Any]] = {
 
 
 @functools.cache
-def model(kind: str) -> Any:
-    settings = {"vocab_size": 19, "eos_token_id": None, "bos_token_id": 1} if kind in OWN else BASE
-    settings = settings | (MODELS | MODELS_REFUSED)[kind]
+def model(model_type: str) -> Any:
+    settings = {"vocab_size": 19, "eos_token_id": None, "bos_token_id": 1} if model_type in OWN_KEYS else BASE
+    settings = settings | (MODELS | UNSUPPORTED)[model_type]
     torch.manual_seed(0)
-    made = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **settings))
-    enlarge(made)
-    return made.eval()
+    hf_model = AutoModelForCausalLM.from_config(AutoConfig.for_model(model_type, **settings))
+    enlarge(hf_model)
+    return hf_model.eval()
 
 
 @functools.cache
-def trace(kind: str) -> Trace:
-    return watch(model(kind), None, PROMPT, max_new_tokens=5, uncached=kind != "deepseek_v32")
+def trace(model_type: str) -> Trace:
+    return watch(model(model_type), None, PROMPT, max_new_tokens=5, uncached=model_type != "deepseek_v32")
 
 
-def logits(kind: str, show: Any = None) -> torch.Tensor:
-    """Of a prompt and of four decode steps behind it, (5, V)."""
-    one = model(kind)
-    one.set_attn_implementation("eager")
-    cache, rows = Rows(one), []
+def logits(model_type: str, hook: Any = None) -> torch.Tensor:
+    """Return the logits of a prompt and of four decode steps after it, (5, V)."""
+    hf_model = model(model_type)
+    hf_model.set_attn_implementation("eager")
+    cache, output = HFCache(hf_model), []
     for ids in (PROMPT, [2], [7], [3], [5]):
-        if show is None:
-            rows.append(forward(one, ids, cache))
+        if hook is None:
+            output.append(forward(hf_model, ids, cache))
         else:
-            with watched(one, show):
-                rows.append(forward(one, ids, cache))
-    return torch.stack(rows)
+            with attention_hook(hf_model, hook):
+                output.append(forward(hf_model, ids, cache))
+    return torch.stack(output)
 
 
-@pytest.mark.parametrize("kind", MODELS)
-def test_no_logit_changes(kind: str) -> None:
+@pytest.mark.parametrize("model_type", MODELS)
+def test_watching_changes_no_logit(model_type: str) -> None:
     """To the bit: the same functions run on the same numbers."""
     calls: list[int] = []
-    assert torch.equal(logits(kind), logits(kind, lambda layer, *_: calls.append(layer)))
+    assert torch.equal(logits(model_type), logits(model_type, lambda layer, *_: calls.append(layer)))
     assert len(calls) >= 5
 
 
-@pytest.mark.parametrize("kind", [kind for kind in MODELS if kind != "deepseek_v32"])
-def test_cached_and_uncached_say_the_same(kind: str) -> None:
-    both = trace(kind)
-    assert compare(both.only("cached"), both.only("uncached"), tolerance=1e-3) == "equal"
-    assert len(both.run("cached").passes) == 5
-    back = Trace.from_json(both.to_json())
-    assert back.to_json() == both.to_json()
-    assert Stepper(back, layer=0, start="decode").still().alt
+@pytest.mark.parametrize("model_type", [name for name in MODELS if name != "deepseek_v32"])
+def test_runs_with_and_without_cache_are_equal(model_type: str) -> None:
+    recorded = trace(model_type)
+    assert compare(recorded.only("cached"), recorded.only("uncached"), tolerance=1e-3) == "equal"
+    assert len(recorded.run("cached").passes) == 5
+    loaded = Trace.from_json(recorded.to_json())
+    assert loaded.to_json() == recorded.to_json()
+    assert Stepper(loaded, layer=0, start="decode").still().alt
 
 
-@pytest.mark.parametrize("kind", ["gemma3_text", "gpt_oss"])
-def test_rows_kept_are_not_tokens_seen(kind: str) -> None:
-    """A window of 4: three rows stay, whatever has been seen; layer 1 keeps all."""
-    kept = [
-        [event.at(layer).parts[0].kept for layer in range(3)] for event in trace(kind).run("cached").passes
-    ]
+@pytest.mark.parametrize("model_type", ["gemma3_text", "gpt_oss"])
+def test_a_sliding_window_limits_the_entries_kept(model_type: str) -> None:
+    """A window of 4: three entries stay, however many tokens were seen; layer 1 keeps all."""
+    passes = trace(model_type).run("cached").passes
+    kept = [[event.at(layer).parts[0].kept for layer in range(3)] for event in passes]
     assert kept == [[(0, 3), (0, 8), (0, 3)], *([(3, 3), (n, n + 1), (3, 3)] for n in range(8, 12))]
-    prefill, decode = (event.at(0).parts[0] for event in trace(kind).run("cached").passes[:2])
+    prefill, decode = (event.at(0).parts[0] for event in passes[:2])
     assert [spread(seen) for seen in prefill.visible] == [[*range(max(0, n - 3), n + 1)] for n in range(8)]
     assert (spread(prefill.written), spread(decode.read), spread(decode.written)) == (
         [5, 6, 7],
@@ -125,12 +124,12 @@ def test_rows_kept_are_not_tokens_seen(kind: str) -> None:
         [8],
     )
     assert [spread(seen) for seen in decode.visible] == [[5, 6, 7, 8]]
-    whole = trace(kind).run("cached").passes[1].parts[0]
+    whole = passes[1].parts[0]
     assert spread(whole.read) == [*range(8)], "the part is that of layer 1, though layer 0 came first"
-    assert trace(kind).model.layer_types == [kind.replace("_", " ") for kind in TYPES]
+    assert trace(model_type).model.layer_types == [name.replace("_", " ") for name in TYPES]
 
 
-def test_a_layer_with_a_state_has_no_rows() -> None:
+def test_a_layer_with_a_state_has_no_entries() -> None:
     mixed = trace("qwen3_next")
     assert mixed.layers == [0, 1, 2]
     for event in (event for run in mixed.runs for event in run.passes):
@@ -142,7 +141,7 @@ def test_a_layer_with_a_state_has_no_rows() -> None:
         assert event.at(1).counts["pairs"] == sum(query + 1 for query in event.parts[0].queries)
 
 
-def test_layers_that_share_rows_make_none() -> None:
+def test_layers_that_share_entries_compute_none() -> None:
     for run in trace("gemma4_text").runs:
         for event in run.passes:
             assert [event.at(layer).counts["kv_rows"] > 0 for layer in range(4)] == [True, True, False, False]
@@ -151,75 +150,79 @@ def test_layers_that_share_rows_make_none() -> None:
             assert event.shapes[3]["k"] == event.shapes[1]["k"] != event.shapes[0]["k"]
 
 
-def test_one_text_by_ids_in_any_form() -> None:
-    theirs, ids = model("llama"), torch.tensor([PROMPT])
+def test_ids_may_have_any_form() -> None:
+    hf_model, ids = model("llama"), torch.tensor([PROMPT])
     for prompt in (ids, ids[0], {"input_ids": ids}, {"input_ids": PROMPT}):
         assert (
-            watch(theirs, None, prompt, max_new_tokens=1).sequences
-            == watch(theirs, None, PROMPT, max_new_tokens=1).sequences
+            watch(hf_model, None, prompt, max_new_tokens=1).sequences
+            == watch(hf_model, None, PROMPT, max_new_tokens=1).sequences
         )
 
 
-def test_grouped_heads_latents_and_chosen_keys() -> None:
-    sizes = [trace(kind).model for kind in ("qwen3", "deepseek_v3", "gpt2")]
+def test_sizes_of_grouped_heads_latents_and_chosen_keys() -> None:
+    sizes = [trace(model_type).model for model_type in ("qwen3", "deepseek_v3", "gpt2")]
     assert [(m.n_heads, m.n_kv_heads, m.k_dim, m.v_dim) for m in sizes] == [
         (6, 3, 8, 8),
         (6, 6, 12, 10),
         (6, 6, 7, 7),
     ]
     picked = {event.at(2).counts["pairs"] for event in trace("deepseek_v32").run("cached").passes[1:]}
-    assert picked == {4}, "of all its rows, a token looks at four"
+    assert picked == {4}, "a token attends to four of its entries"
 
 
-def test_a_model_is_as_it_was() -> None:
-    """Its implementation is restored, after an error too, and other models run on."""
-    one = model("llama")
-    one.set_attn_implementation("sdpa")
-    before = forward(one, PROMPT, None)
+def test_the_attention_implementation_is_restored() -> None:
+    """Even after an error; and the hook is not called afterwards."""
+    hf_model = model("llama")
+    hf_model.set_attn_implementation("sdpa")
+    before = forward(hf_model, PROMPT, None)
 
     def fail(*_: object) -> None:
         raise RuntimeError
 
-    with pytest.raises(RuntimeError), watched(one, fail):
-        forward(one, PROMPT, None)
-    assert one.config._attn_implementation == "sdpa"
-    assert torch.equal(forward(one, PROMPT, None), before)
-    one.set_attn_implementation("eager")
-    assert torch.allclose(forward(one, PROMPT, None), before, atol=1e-4)  # `fail` is not called
+    with pytest.raises(RuntimeError), attention_hook(hf_model, fail):
+        forward(hf_model, PROMPT, None)
+    assert hf_model.config._attn_implementation == "sdpa"
+    assert torch.equal(forward(hf_model, PROMPT, None), before)
+    hf_model.set_attn_implementation("eager")
+    assert torch.allclose(forward(hf_model, PROMPT, None), before, atol=1e-4)  # `fail` is not called
 
 
-def test_ours_and_theirs_are_one_trace(tmp_path: Any) -> None:
-    """The shipped model by both, whose words are the same: passes, masks, weights and logits."""
-    ours, tokenizer = shipped.load()
-    theirs = AutoModelForCausalLM.from_pretrained(shipped.FOLDER)
+def test_watch_and_record_model_give_equal_traces(tmp_path: Any) -> None:
+    """For the shipped model: passes, masks, weights and logits."""
+    our_model, tokenizer = shipped.load()
+    hf_model = AutoModelForCausalLM.from_pretrained(shipped.FOLDER)
     text = "Mia writes from Oslo ."
-    a = record_model(ours, text, tokenizer, max_new_tokens=4, training=False)
-    b = watch(theirs, tokenizer, text, max_new_tokens=4, uncached=True)
-    assert compare(a, b, tolerance=1e-3) == "equal"
-    assert oracle.work(a) == oracle.work(b)
-    other = watch(theirs, tokenizer, text, reply=tokenizer.encode("It was"), layers=[2], heads=[1, 3])
+    recorded = record_model(our_model, text, tokenizer, max_new_tokens=4, training=False)
+    watched = watch(hf_model, tokenizer, text, max_new_tokens=4, uncached=True)
+    assert compare(recorded, watched, tolerance=1e-3) == "equal"
+    assert oracle.work(recorded) == oracle.work(watched)
+    other = watch(hf_model, tokenizer, text, reply=tokenizer.encode("It was"), layers=[2], heads=[1, 3])
     assert [token.text for token in other.sequences[0].tokens[-2:]] == ["It", "was"]
     assert other.recorded == [(2, 1), (2, 3)]
 
 
 @pytest.mark.parametrize(
-    ("kind", "settings", "message"),
+    ("model_type", "settings", "message"),
     [
         ("bloom", {}, "BloomForCausalLM cannot be watched: it does not call attention through the Attention"),
         ("mamba", {}, "MambaForCausalLM cannot be watched: it does not call"),
-        ("diffllama", {}, "DiffLlamaForCausalLM cannot be watched: attention came 6 times; expected once fr"),
+        (
+            "diffllama",
+            {},
+            "DiffLlamaForCausalLM cannot be watched: attention was recorded 6 times; expected o",
+        ),
         (
             "doge",
             {},
-            "DogeForCausalLM cannot be watched: a mask of shape (1, 6, 8, 8) came in; expected (8, 8)",
+            "DogeForCausalLM cannot be watched: got a mask of shape (1, 6, 8, 8); expected (8, 8)",
         ),
         (
             "zamba2",
             {},
             "Zamba2ForCausalLM cannot be watched: attention is called with layer -1; expected 0 to 2",
         ),
-        ("llama", {"max_new_tokens": 34}, "41 tokens would run; the model was made for 40 at most"),
-        ("gpt2", {"max_new_tokens": 34}, "41 tokens would run; the model was made for 40 at most"),
+        ("llama", {"max_new_tokens": 34}, "41 tokens would run; the model was made for at most 40"),
+        ("gpt2", {"max_new_tokens": 34}, "41 tokens would run; the model was made for at most 40"),
         ("llama", {"prompt": "text"}, "the prompt is 'text'; expected ids"),
         ("llama", {"prompt": [19]}, "token id 19 is out of range; expected 0 to 18"),
         (
@@ -234,20 +237,20 @@ def test_ours_and_theirs_are_one_trace(tmp_path: Any) -> None:
         ),
     ],
 )
-def test_refuses(kind: str, settings: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_watched_raises(model_type: str, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        watch(model(kind), None, **{"prompt": PROMPT} | settings)
-    if kind == "arcee":  # as many as the cache keeps
-        assert watch(model(kind), None, PROMPT, max_new_tokens=3, uncached=True)
+        watch(model(model_type), None, **{"prompt": PROMPT} | settings)
+    if model_type == "arcee":  # as many tokens as the cache keeps
+        assert watch(model(model_type), None, PROMPT, max_new_tokens=3, uncached=True)
 
 
-def test_refuses_a_model_without_a_head() -> None:
+def test_a_model_without_a_head_raises() -> None:
     with pytest.raises(
         ValueError, match="LlamaModel cannot be watched: it returns no logits; expected a model w"
     ):
         watch(model("llama").model, None, PROMPT)
 
 
-def test_refuses_a_model_in_training() -> None:
+def test_a_model_in_training_mode_raises() -> None:
     with pytest.raises(ValueError, match=re.escape("call model.eval() first")):
         watch(AutoModelForCausalLM.from_config(model("llama").config), None, PROMPT)

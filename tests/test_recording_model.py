@@ -1,4 +1,4 @@
-"""The trace of a real run."""
+"""Traces of a real model's runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 from helpers.model.generate import generate
 from helpers.recording import model as recording
-from helpers.recording.diary import load_diary, load_lines
+from helpers.recording.diary import load_diary, load_diary_logits
 from helpers.recording.model import record_model
 from helpers.sampling import Sampling
 from helpers.stepper import Stepper
@@ -20,7 +20,7 @@ from helpers.trace import Trace, compare
 from tests import oracle
 from tests.test_latent import tiny_latent
 from tests.tiny import tiny
-from tools.diary import record, record_lines
+from tools.diary import record, record_logits
 
 torch.set_num_threads(1)
 
@@ -33,7 +33,7 @@ WORDS = "<eos> the weather today is so nice warm and . my soup was delicious in 
 @pytest.mark.parametrize(
     ("n_kv_heads", "dtype"), [(1, torch.float64), (3, torch.float32), (6, torch.bfloat16)]
 )
-def test_a_real_run(n_kv_heads: int, dtype: torch.dtype) -> None:
+def test_a_trace_is_what_generate_does(n_kv_heads: int, dtype: torch.dtype) -> None:
     model = tiny(dtype=dtype, n_kv_heads=n_kv_heads)
     trace = record_model(model, PROMPT, max_new_tokens=7)
     oracle.check(trace)
@@ -44,12 +44,12 @@ def test_a_real_run(n_kv_heads: int, dtype: torch.dtype) -> None:
     assert trace.recorded == [(layer, head) for layer in range(3) for head in range(6)]
     assert trace.model.scale == 8**-0.5
     assert trace.model.element_bytes == dtype.itemsize
-    # logits of 6 rounded to bfloat16 move by 0.05 when sums run in another order
+    # logits around 6, rounded to bfloat16, change by 0.05 when sums run in another order
     tolerance = 0.05 if dtype == torch.bfloat16 else 1e-4
     assert compare(trace.only("cached"), trace.only("uncached"), tolerance) == "equal"
 
 
-def test_any_layers_and_heads() -> None:
+def test_chosen_layers_and_heads_have_the_same_weights() -> None:
     recorded = [(2, 5), (0, 3)]
     everything = record_model(tiny(), PROMPT, max_new_tokens=4)
     some = record_model(tiny(), PROMPT, max_new_tokens=4, recorded=recorded, training=False, uncached=False)
@@ -63,7 +63,7 @@ def test_any_layers_and_heads() -> None:
     assert all(event.parts[0].contexts == {} for event in some.runs[0].passes)
 
 
-def test_words_and_candidates() -> None:
+def test_a_trace_has_words_and_five_candidates() -> None:
     tokenizer = Tokenizer.of_words(WORDS)
     trace = record_model(tiny(), "today the soup is so", tokenizer, max_new_tokens=3, name="tiny")
     texts = [token.text for token in trace.sequences[0].tokens]
@@ -76,12 +76,12 @@ def test_words_and_candidates() -> None:
     assert trace.model.name == "tiny"
 
 
-def test_a_chosen_token_takes_the_last_place_of_the_candidates_and_the_likeliest_stays() -> None:
-    voice = replace(recording.voice_of(tiny(), None), n_top=2)
-    assert [text for text, _, _ in voice.top(np.array([1.0, 3.0, 2.0]), 0)] == ["<1>", "<0>"]
+def test_an_unlikely_chosen_token_is_the_last_candidate() -> None:
+    selection = replace(recording.selection_of(tiny(), None), n_top=2)
+    assert [text for text, _, _ in selection.top(np.array([1.0, 3.0, 2.0]), 0)] == ["<1>", "<0>"]
 
 
-def test_sampled_tokens_are_among_the_candidates_and_are_replayed() -> None:
+def test_sampled_tokens_are_candidates_and_are_replayed() -> None:
     trace = record_model(tiny(), PROMPT, max_new_tokens=10, sampling=Sampling(3.0, seed=4))
     output_ids = [token.id for token in trace.sequences[0].tokens[5:]]
     assert output_ids == list(generate(tiny(), PROMPT, 10, sampling=Sampling(3.0, seed=4)))
@@ -90,13 +90,12 @@ def test_sampled_tokens_are_among_the_candidates_and_are_replayed() -> None:
     oracle.check(trace)
 
 
-def test_stops_at_eos_and_when_full() -> None:
+def test_a_run_stops_at_eos_and_when_full() -> None:
     model = tiny()
     output_ids = list(generate(model, PROMPT, 8))
-    ends = record_model(tiny(eos_ids=(output_ids[3],)), PROMPT, max_new_tokens=8)
-    assert [token.id for token in ends.sequences[0].tokens[5:]] == output_ids[
-        : output_ids.index(output_ids[3]) + 1
-    ]
+    with_eos = record_model(tiny(eos_ids=(output_ids[3],)), PROMPT, max_new_tokens=8)
+    n_new = output_ids.index(output_ids[3]) + 1
+    assert [token.id for token in with_eos.sequences[0].tokens[5:]] == output_ids[:n_new]
     full = record_model(tiny(max_seq_len=7), PROMPT, max_new_tokens=8)
     assert [token.id for token in full.sequences[0].tokens[5:]] == output_ids[:3]
     assert [len(run.passes) for run in full.runs] == [4, 4]
@@ -107,20 +106,20 @@ def test_stops_at_eos_and_when_full() -> None:
     [
         ({"prompt": "Today"}, "the prompt is 'Today'; expected ids"),
         ({"prompt": "Today", "tokenizer": Tokenizer.of_words(WORDS)}, "'Today' .nearest: today"),
-        ({"prompt": [[1, 2], [3, 4]]}, "2 sequences came in; expected one"),
+        ({"prompt": [[1, 2], [3, 4]]}, "got 2 sequences; expected one"),
         ({"prompt": [1] * 41}, "41 new tokens after 0 make 41"),
         ({"max_new_tokens": 0}, "max_new_tokens is 0"),
         ({"recorded": [(3, 0)]}, r"recorded has \(3, 0\); expected each pair once, layers 0 to 2"),
         ({"recorded": [(0, 1), (0, 1)]}, "expected each pair once"),
     ],
 )
-def test_bad_input(changed: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_raise(changed: dict[str, Any], message: str) -> None:
     settings: dict[str, Any] = {"prompt": PROMPT, "max_new_tokens": 2} | changed
     with pytest.raises(ValueError, match=message):
         record_model(tiny(), **settings)
 
 
-def test_recording_changes_nothing_and_the_stepper_plays_it() -> None:
+def test_recording_does_not_change_the_model() -> None:
     model = tiny()
     before = model(torch.tensor([PROMPT])).detach()
     trace = record_model(model, PROMPT)
@@ -130,26 +129,26 @@ def test_recording_changes_nothing_and_the_stepper_plays_it() -> None:
     assert "<table" in Stepper(trace).still().numbers
 
 
-def test_the_stored_diary_is_what_the_shipped_model_says() -> None:
+def test_the_stored_diary_is_the_shipped_models_run() -> None:
     stored, today = load_diary(), record()
     assert stored.sequences == today.sequences
     assert oracle.work(stored) == oracle.work(today)
     for name in ("cached", "uncached"):
         assert compare(stored.only(name), today.only(name)) == "equal"
-    lines, lines_today = load_lines(), record_lines(today)
-    assert (lines.words, lines.vocabulary) == (lines_today.words, lines_today.vocabulary)
-    assert lines.replies == lines_today.replies
-    assert list(lines.looks) == list(lines_today.looks)
-    for stored_look, look_today in zip(lines.looks.values(), lines_today.looks.values(), strict=True):
+    lines, logits_today = load_diary_logits(), record_logits(today)
+    assert (lines.words, lines.vocabulary) == (logits_today.words, logits_today.vocabulary)
+    assert lines.replies == logits_today.replies
+    assert list(lines.looks) == list(logits_today.looks)
+    for stored_look, look_today in zip(lines.looks.values(), logits_today.looks.values(), strict=True):
         assert stored_look == pytest.approx(look_today, abs=2e-3)
-    assert lines.logits == pytest.approx(lines_today.logits, abs=2e-3)  # stored in thousandths
+    assert lines.logits == pytest.approx(logits_today.logits, abs=2e-3)  # stored in thousandths
     followed = [lines.vocabulary.index(word) for word in lines.words[1:]]
     probabilities = torch.tensor(lines.logits).softmax(-1)[range(len(followed)), followed]
     assert lines.probabilities == pytest.approx(probabilities.tolist())
 
 
-def test_latent_attention_in_both_forms() -> None:
-    """The same weights, though one attends with keys of every head and the other on the rows."""
+def test_both_forms_of_latent_attention_give_equal_traces() -> None:
+    """One form attends to keys of every head, the other to the latent vectors; the weights are the same."""
     model = tiny_latent()
     expanded = record_model(model, EIGHT, max_new_tokens=4)
     model.absorb()
@@ -161,6 +160,6 @@ def test_latent_attention_in_both_forms() -> None:
     assert "<table" in Stepper(absorbed).still().numbers
 
 
-def test_texts_of_tokens() -> None:
+def test_a_token_without_a_text_shows_its_id() -> None:
     words = Tokenizer.of_words(["<eos>", "b"])
     assert [recording.text_of(t, i) for t, i in ((words, 1), (words, 99), (None, 1))] == ["b", "<99>", "<1>"]

@@ -14,7 +14,7 @@ import torch
 from helpers.model import shipped
 from helpers.model.generate import generate
 from helpers.model.transformer import Transformer
-from helpers.recording.diary import LINES, PATH, Lines
+from helpers.recording.diary import LOGITS_PATH, PATH, DiaryLogits
 from helpers.recording.model import record_model
 from helpers.sampling import GREEDY, Sampling
 from helpers.tokenizer import Tokenizer
@@ -50,7 +50,7 @@ def record() -> Trace:
 
 
 @torch.inference_mode()
-def record_lines(trace: Trace) -> Lines:
+def record_logits(trace: Trace) -> DiaryLogits:
     """Run the recorded text, all but its last word, in one pass."""
     model, tokenizer = shipped.load()
     ids = [token.id for token in trace.sequences[0].tokens]
@@ -61,7 +61,9 @@ def record_lines(trace: Trace) -> Lines:
         output_ids = generate(model, torch.tensor([tokenizer.encode(PROMPT)]), 16, sampling=sampling)
         replies[str(sampling)] = tokenizer.decode(list(output_ids))
     looks = dict(look(model, tokenizer, text) for text in NAMED)
-    return Lines([token.text for token in trace.sequences[0].tokens], vocabulary, logits, replies, looks)
+    return DiaryLogits(
+        [token.text for token in trace.sequences[0].tokens], vocabulary, logits, replies, looks
+    )
 
 
 def look(model: Transformer, tokenizer: Tokenizer, text: str) -> tuple[str, list[float]]:
@@ -77,9 +79,9 @@ def main() -> None:
     parser(__doc__).parse_args()
     trace = record()
     trace.save(PATH)
-    lines = record_lines(trace)
+    lines = record_logits(trace)
     packed = base64.b64encode((1000 * lines.logits).round().astype("<i2").tobytes()).decode()  # thousandths
     whole = json.dumps(vars(lines) | {"logits": packed}, separators=(",", ":"))
-    LINES.write_text(whole + "\n", encoding="utf-8")
-    for path in (PATH, LINES):
+    LOGITS_PATH.write_text(whole + "\n", encoding="utf-8")
+    for path in (PATH, LOGITS_PATH):
         print(f"{path}, {path.stat().st_size / 1000:.0f} kB")

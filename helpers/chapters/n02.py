@@ -15,7 +15,7 @@ from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.tables import Table
 from helpers.drawing.words import SMALL, counted, listed, need, plain, shorten, text_width
 from helpers.plots.probabilities import whole_percent
-from helpers.recording.diary import load_diary, load_lines
+from helpers.recording.diary import load_diary, load_diary_logits
 from helpers.sampling import softmax
 
 NUMBERS = [float(toy.NUMBERS[word]) for word in toy.PROMPT]
@@ -130,7 +130,7 @@ def probabilities_after_prompt(n: int = 4) -> dict[str, tuple[float, float]]:
 
     The first ran the prompt alone, as prefill does; the second the whole text, as training does.
     """
-    diary, lines = load_diary(), load_lines()
+    diary, lines = load_diary(), load_diary_logits()
     alone = {word: p for word, _, p in diary.run("cached").steps[0].parts[0].out[0].top[:n]}
     inside = softmax(lines.logits[diary.sequences[0].prompt - 1])
     return {word: (p, float(inside[lines.vocabulary.index(word)])) for word, p in alone.items()}

@@ -11,7 +11,7 @@ from helpers.check.exercise import Case, Exercise
 from helpers.cost.models import MODELS
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.model.published import sayable
-from helpers.recording.hf import in_transformers as in_transformers
+from helpers.recording.hf import load_hf_model as load_hf_model
 from helpers.recording.hf import watch
 from helpers.tokenizer import Tokenizer
 from helpers.trace import Trace

@@ -23,7 +23,7 @@ from helpers.model import shipped
 from helpers.model.cache import PagedCache
 from helpers.model.generate import run
 from helpers.model.transformer import Transformer
-from helpers.recording.hf import in_transformers, watch
+from helpers.recording.hf import load_hf_model, watch
 from helpers.recording.model import record_model
 from helpers.trace import Place, Trace, rounding
 
@@ -136,7 +136,7 @@ def two_engines(text: str, n: int = 24) -> list[dict[str, Any]]:
     model, tokenizer = shipped.load()
     ours = record_model(model, text, tokenizer, max_new_tokens=n, training=False, uncached=False)
     [one] = ours.sequences
-    theirs = in_transformers(shipped.FOLDER)
+    theirs = load_hf_model(shipped.FOLDER)
     reply = [token.id or 0 for token in one.tokens[one.prompt :]]
     return [*map(server_reply, (ours, watch(theirs, tokenizer, text, reply=reply)))]
 

@@ -14,7 +14,7 @@ from helpers.model.attention import Core
 from helpers.model.cache import Cache
 from helpers.model.generate import run, to_numpy
 from helpers.model.transformer import Transformer
-from helpers.recording.model import as_array, describe, tokens_of, voice_of
+from helpers.recording.model import as_array, model_sizes, selection_of, tokens_of
 from helpers.recording.recorder import attention_weights
 from helpers.tokenizer import Tokenizer
 from helpers.trace import FULL, Output, Part, Pass, Run, TokenSequence, Trace, gather, weight_key
@@ -62,10 +62,10 @@ class Runner:
         repair: Repair = None,
     ) -> None:
         self.model, self.tokenizer, self.n, self.forced, self.repair = model, tokenizer, n, forced, repair
-        self.voice, self.tokens = voice_of(model, tokenizer), TokenSequence(0, [])
+        self.selection, self.tokens = selection_of(model, tokenizer), TokenSequence(0, [])
         layers, heads = range(model.config.n_layers), range(model.config.n_heads)
         recorded = [(layer, head) for layer in layers for head in heads]
-        self.trace = Trace(describe(model), recorded, [self.tokens], [Run("reply", "museum", [])])
+        self.trace = Trace(model_sizes(model), recorded, [self.tokens], [Run("reply", "museum", [])])
         self.output_ids: list[int] = []
         self.logits: list[Tensor] = []
         self.before_step: Callable[[int], None] = lambda n: None
@@ -146,10 +146,10 @@ class Runner:
     def choose(self, logits: Tensor) -> bool:
         """Take the next token of the reply, and return whether it goes on."""
         chosen = self.forced[len(self.output_ids)] if self.forced else int(logits.argmax())
-        top = self.voice.top(to_numpy(logits[None]), chosen)
+        top = self.selection.top(to_numpy(logits[None]), chosen)
         place, [out] = len(self.tokens.tokens), [self.trace.runs[0].passes[-1].parts[0].out]
-        out.append(Output(place - 1, top, place, self.voice.how))
-        self.tokens.tokens.append(self.voice.token(chosen, place))
+        out.append(Output(place - 1, top, place, self.selection.method))
+        self.tokens.tokens.append(self.selection.token(chosen, place))
         self.output_ids.append(chosen)
         self.logits.append(logits)
         return len(self.output_ids) < (len(self.forced) or self.n) and chosen not in self.model.config.eos_ids

@@ -1,8 +1,8 @@
-"""A diary that the shipped model finished, recorded once: real words where there is no torch.
+"""A diary that the shipped model finished, recorded once: a real text that needs no PyTorch.
 
-`tools/diary.py` makes diary.json, both runs with the attention weights of all four layers and heads, and
-diary_lines.json, the logits of one pass over the whole text, as in training, other replies, and where the
-head that finds names looks in other texts.
+`tools/diary.py` writes two files. diary.json has both runs with the attention weights of all four layers and
+heads. diary_lines.json has the logits of one pass over the whole text, as in training, other replies to the
+same prompt, and the attention weights that the head that finds names gives in other texts.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from helpers.sampling import softmax
 from helpers.trace import Trace
 
 PATH = Path(__file__).with_name("diary.json")
-LINES = Path(__file__).with_name("diary_lines.json")
+LOGITS_PATH = Path(__file__).with_name("diary_lines.json")
 
 
 @dataclass(frozen=True)
-class Lines:
-    """What one pass over a text says at each of its tokens but the last about the token that comes next.
+class DiaryLogits:
+    """The logits of one pass over the diary, and what else was computed for its prompt.
 
     Attributes:
         words: the text, T + 1 words.
         vocabulary: the words that the model knows, V.
-        logits: (T, V), a line for each word but the last.
-        replies: how the same prompt goes on, by how the words are chosen, all with one seed.
-        looks: short texts that end with a name, each with the weights, under one head (the third of layer 1),
-            of the word before that name: one for every word but the last.
+        logits: (T, V), a row for each word except the last.
+        replies: replies to the same prompt, by how their words were chosen, all with the same seed.
+        looks: short texts that end with a name, each with the attention weights, in one head (the third of
+            layer 1), of the word before that name: one weight for each word except the last.
     """
 
     words: list[str]
@@ -42,19 +42,19 @@ class Lines:
 
     @property
     def probabilities(self) -> list[float]:
-        """The probability that each line gave to the word that does come next, T numbers."""
+        """The probability that each row gives to the word that does come next, T numbers."""
         targets = [self.vocabulary.index(word) for word in self.words[1:]]
         return [float(p[target]) for p, target in zip(softmax(self.logits), targets, strict=True)]
 
 
 def load_diary() -> Trace:
-    """Return the trace: 23 tokens of Mia's diary, and the 24 words, sampled, with which the model ends it."""
+    """Return the trace of 23 tokens of Mia's diary and the 24 sampled words with which the model ends it."""
     return Trace.load(PATH)
 
 
-def load_lines() -> Lines:
-    """Return what one pass over the same 47 words, all but the last, says at each of them."""
-    plain = json.loads(LINES.read_text(encoding="utf-8"))
-    logits = np.frombuffer(base64.b64decode(plain["logits"]), "<i2") / 1000
-    plain["logits"] = logits.reshape(-1, len(plain["vocabulary"]))
-    return Lines(**plain)
+def load_diary_logits() -> DiaryLogits:
+    """Return the logits of one pass over the same 47 words, except the last."""
+    fields = json.loads(LOGITS_PATH.read_text(encoding="utf-8"))
+    logits = np.frombuffer(base64.b64decode(fields["logits"]), "<i2") / 1000
+    fields["logits"] = logits.reshape(-1, len(fields["vocabulary"]))
+    return DiaryLogits(**fields)

@@ -1,12 +1,12 @@
 """Watch any model of `transformers` decode, through the interface by which its layers call attention.
 
-    model = AutoModelForCausalLM.from_pretrained(folder)  # or a name, where the Hub can be reached
+    model = AutoModelForCausalLM.from_pretrained(folder)  # or a name, if the Hub can be reached
     trace = watch(model, AutoTokenizer.from_pretrained(folder), "Today weather is so")
 
 A layer calls the attention function that is registered under the name in its config. While a model is
-watched, a function stands there that calls the one before it, and shows what went in and came out. It stands
-under the same name, because layers ask for that: under a new one DeepSeek-V3.2 does not choose its keys, and
-without a mask function of that name every token sees the future. Neither raises anything.
+watched, that function is replaced by one that calls the original and passes inputs and outputs to the
+recorder. It has to be registered under the same name: under a new name DeepSeek-V3.2 does not choose its
+keys, and without a mask function of that name every token sees the future. Neither raises an error.
 
 Source: https://github.com/huggingface/transformers/blob/main/docs/source/en/attention_interface.md; tried
 with transformers 5.23.
@@ -28,22 +28,22 @@ from IPython.utils.capture import capture_output
 from torch import Tensor
 from transformers import AttentionInterface, AutoModelForCausalLM, DynamicCache
 
-from helpers.recording.loop import Voice, record_run
+from helpers.recording.loop import TokenSelection, record_run
 from helpers.recording.model import as_array, text_of, tokens_of
 from helpers.recording.recorder import Recorder
 from helpers.sampling import GREEDY, chooser
 from helpers.trace import Model, Token, Trace
 from helpers.validate import check_whole
 
-MOST = 16_000_000  # attention weights in a trace: a page of some 45 MB
-KINDS = {"recurrent_states": "state", "conv_states": "convolution"}  # what a layer keeps beside rows
+MAX_WEIGHTS = 16_000_000  # attention weights in a trace: a page of some 45 MB
+STATE_NAMES = {"recurrent_states": "state", "conv_states": "convolution"}  # what is cached besides K and V
 
 
-def in_transformers(path: Path) -> Any:
-    """Return the model of a folder or a GGUF file as `transformers` reads it, in float32."""
-    folder, file = (path.parent, {"gguf_file": path.name}) if path.suffix == ".gguf" else (path, {})
-    with capture_output():  # its progress bars
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **file)
+def load_hf_model(path: Path) -> Any:
+    """Return the model of a folder or a GGUF file as `transformers` loads it, in float32."""
+    folder, gguf = (path.parent, {"gguf_file": path.name}) if path.suffix == ".gguf" else (path, {})
+    with capture_output():  # hides progress bars
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **gguf)
     model.config.name_or_path = path.name
     return model
 
@@ -59,82 +59,84 @@ def watch(
     reply: Sequence[int] = (),
     uncached: bool = False,
 ) -> Trace:
-    """Run a prompt through a decoder of `transformers`, word by word, and return the record.
+    """Run a prompt through a decoder of `transformers`, token by token; return the trace.
 
-    It attends in the way called "eager", no logit changes, and it is left as it was, after an error too.
+    The model runs with "eager" attention, its logits do not change, and it is restored, even after an error.
 
     Args:
         model: a causal language model in evaluation mode, on any device, in any dtype.
-        tokenizer: its own; None shows ids.
+        tokenizer: the model's tokenizer; None shows ids.
         prompt: text, or ids of one text: a list, a tensor of shape (T,) or (1, T), or a tokenizer's
             BatchEncoding.
-        max_new_tokens: tokens at most; it stops earlier at the end of a text.
-        layers, heads: from 0, whose attention weights are kept; None keeps all.
-        reply: ids to run in place of those that it would choose, such as another run's.
-        uncached: run all tokens again for each word, too.
+        max_new_tokens: maximum number of new tokens; the run stops earlier at an end token.
+        layers, heads: indices, from 0, of those whose attention weights are kept; None keeps all.
+        reply: ids to run instead of those that the model would choose, such as another run's.
+        uncached: also run without a cache, all tokens again for each new one.
 
     Raises:
-        ValueError: a wrong prompt or setting; more than 16 million attention weights; more tokens than the
-            model was made for, or than a window that transformers' cache has and the model has not; a model
-            that cannot be watched, with the reason, such as a layer that attends twice in a pass.
+        ValueError: an invalid prompt or setting; more than 16 million attention weights; more tokens than the
+            model was made for, or than fit into a window that the cache of transformers has and the model
+            does not; a model that cannot be watched, with the reason, such as a layer that attends twice in
+            a pass.
     """
     vocab_size = model.config.get_text_config().vocab_size
     tokens = tokens_of(vocab_size, prompt, tokenizer)
-    with refused(model):
-        described, attending, states = probe(model, [tokens[0].id or 0])
-    layers = attending if layers is None else layers
-    heads = range(described.n_heads) if heads is None else heads
+    with explained_errors(model):
+        sizes, attention_layers, states = inspect_model(model, [tokens[0].id or 0])
+    layers = attention_layers if layers is None else layers
+    heads = range(sizes.n_heads) if heads is None else heads
     n_new = len(reply) or check_whole("max_new_tokens", max_new_tokens)
     check_size(len(layers) * len(heads), len(tokens) + n_new)
     check_length(model, len(tokens) + n_new - 1)  # the last is not run
-    ends = getattr(model.generation_config, "eos_token_id", None)
-    ends = {*(ends if isinstance(ends, list) else [ends])} - {None}
-    voice = Voice(partial(text_of, tokenizer), chooser(GREEDY, vocab_size), str(GREEDY), ends, n_top=5)
-    recorder = Recorder(described, tokens, recorded=[(layer, head) for layer in layers for head in heads])
-    recorder.trace.sequences[0].tokens += [voice.token(i, n) for n, i in enumerate(reply, len(tokens))]
+    eos = getattr(model.generation_config, "eos_token_id", None)
+    eos_ids = {*(eos if isinstance(eos, list) else [eos])} - {None}
+    choose = chooser(GREEDY, vocab_size)
+    selection = TokenSelection(partial(text_of, tokenizer), choose, str(GREEDY), eos_ids, n_top=5)
+    recorder = Recorder(sizes, tokens, recorded=[(layer, head) for layer in layers for head in heads])
+    recorder.trace.sequences[0].tokens += [selection.token(i, n) for n, i in enumerate(reply, len(tokens))]
 
-    run = partial(run_watched, recorder, model, states)
-    with refused(model):
-        for cache in (Rows(model), None) if uncached else (Rows(model),):
-            record_run(recorder, run, voice, cache, "dynamic", max_new_tokens, training=False)
+    run = partial(run_recorded, recorder, model, states)
+    with explained_errors(model):
+        for cache in (HFCache(model), None) if uncached else (HFCache(model),):
+            record_run(recorder, run, selection, cache, "dynamic", max_new_tokens, training=False)
     return recorder.trace
 
 
-def run_watched(
+def run_recorded(
     recorder: Recorder,
     model: Any,
     states: dict[int, dict[str, list[int]]],
     tokens: Sequence[Token],
-    cache: Rows | None,
+    cache: HFCache | None,
 ) -> np.ndarray:
-    """Run tokens through all layers and show the recorder what each does. The last one's logits, (V,)."""
-    keys: dict[int, Tensor] = {}  # of this pass, by where they are in memory
+    """Run tokens through all layers and record what each layer does; return the last logits, (V,)."""
+    keys: dict[int, Tensor] = {}  # the keys of this pass, by their address in memory
 
-    def show(layer: int, scale: float, *given: Tensor) -> None:
-        names = ("q", "k", "v", "mask", "weights", "output")
-        arrays: dict[str, Any] = dict(zip(names, map(as_array, given), strict=True))
-        n_kept, makes = cache.rows(layer) if cache else 0, given[1].data_ptr() not in keys
-        keys[given[1].data_ptr()] = given[1]  # an earlier layer's, if it made none
-        recorder.attention(**arrays, layer=layer, n_kept=n_kept, makes=makes)
+    def record(layer: int, scale: float, *tensors: Tensor) -> None:
+        names, k = ("q", "k", "v", "mask", "weights", "output"), tensors[1]
+        arrays: dict[str, Any] = dict(zip(names, map(as_array, tensors), strict=True))
+        n_cached, computes_kv = cache.n_entries(layer) if cache else 0, k.data_ptr() not in keys
+        keys[k.data_ptr()] = k  # an earlier layer's keys, if this layer computes none
+        recorder.record_attention(**arrays, layer=layer, n_cached=n_cached, computes_kv=computes_kv)
 
-    with watched(model, show):
+    with attention_hook(model, record):
         logits = forward(model, [token.id or 0 for token in tokens], cache)
     for layer, shapes in states.items():
-        recorder.state(layer, shapes)
+        recorder.record_state(layer, shapes)
     return as_array(logits)
 
 
 @contextmanager
-def refused(model: Any) -> Iterator[None]:
-    """While it is open, say of every error that this family cannot be watched, and why."""
+def explained_errors(model: Any) -> Iterator[None]:
+    """Replace any error in the block by a ValueError: models of this class cannot be watched, and why."""
     try:
         yield
     except Exception as error:
         raise ValueError(f"{type(model).__name__} cannot be watched: {error}") from error
 
 
-class Rows:
-    """What the loop and the recorder ask of a cache, of one that belongs to `transformers`."""
+class HFCache:
+    """A cache of `transformers` with the interface that the loop and the recorder need."""
 
     max_len = math.inf
 
@@ -143,38 +145,43 @@ class Rows:
 
     @property
     def length(self) -> int:
-        """Tokens seen; a layer with a window keeps fewer rows."""
+        """Tokens seen; a layer with a sliding window has fewer KV entries."""
         return int(self.cache.get_seq_length())
 
-    def rows(self, layer: int) -> int:
-        """Rows that one layer keeps."""
+    def n_entries(self, layer: int) -> int:
+        """Number of KV entries of one layer."""
         keys = getattr(self.cache.layers[layer], "keys", None)
         return 0 if keys is None else int(keys.shape[-2])
 
     def states(self, layer: int) -> dict[str, list[int]]:
-        """Shapes, by name, of what one layer keeps beside rows or without any."""
-        kinds = {name: getattr(self.cache.layers[layer], kind, {}) for kind, name in KINDS.items()}
-        kept = {name: [x for x in states.values() if x is not None] for name, states in kinds.items()}
+        """Shapes, by name, of the states that one layer caches besides KV entries."""
+        cached = {name: getattr(self.cache.layers[layer], key, {}) for key, name in STATE_NAMES.items()}
+        states = {name: [x for x in by_index.values() if x is not None] for name, by_index in cached.items()}
         return {
-            f"{name} {n}" if n else name: [*x.shape] for name, of in kept.items() for n, x in enumerate(of)
+            f"{name} {n}" if n else name: [*x.shape]
+            for name, tensors in states.items()
+            for n, x in enumerate(tensors)
         }
 
 
 @contextmanager
-def watched(model: Any, show: Callable[..., object]) -> Iterator[None]:
-    """While it is open, show each attention: layer, scale, q, k, v, who may look, weights, output."""
+def attention_hook(model: Any, hook: Callable[..., object]) -> Iterator[None]:
+    """In the block, call a hook after each attention: layer, scale, q, k, v, mask, weights, output."""
     if model.training:
         raise ValueError(
             "the model is in training mode, which drops numbers at random: call model.eval() first"
         )
-    inner = AttentionInterface().get("eager", own_eager)
+    original = AttentionInterface().get("eager", eager_attention)
 
     def attend(
-        module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor, **more: Any
+        module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor, **kwargs: Any
     ) -> Any:
-        output, weights = inner(module, query, key, value, attention_mask, **more)
-        seen = attention_mask > torch.finfo(attention_mask.dtype).min / 2  # numbers to add, (B, 1, T, S)
-        show(module.layer_idx, more.get("scaling"), query, key, value, seen, weights, output.transpose(1, 2))
+        output, weights = original(module, query, key, value, attention_mask, **kwargs)
+        mask = (
+            attention_mask > torch.finfo(attention_mask.dtype).min / 2
+        )  # it is added to scores, (B, 1, T, S)
+        scale, outputs = kwargs.get("scaling"), output.transpose(1, 2)
+        hook(module.layer_idx, scale, query, key, value, mask, weights, outputs)
         return output, weights
 
     before = model.config._attn_implementation
@@ -183,24 +190,26 @@ def watched(model: Any, show: Callable[..., object]) -> Iterator[None]:
         model.set_attn_implementation("eager")
         yield
     finally:
-        AttentionInterface.register("eager", inner)
+        AttentionInterface.register("eager", original)
         model.set_attn_implementation(before)
 
 
-def own_eager(module: Any, *given: Any, **more: Any) -> Any:
-    """Attend as a model's own file does: its sinks and soft caps are there."""
-    return sys.modules[type(module).__module__].eager_attention_forward(module, *given, **more)
+def eager_attention(module: Any, *args: Any, **kwargs: Any) -> Any:
+    """Attend as the file that defines the model does, with its sinks and soft caps."""
+    return sys.modules[type(module).__module__].eager_attention_forward(module, *args, **kwargs)
 
 
-def probe(model: Any, token: Sequence[int]) -> tuple[Model, list[int], dict[int, dict[str, list[int]]]]:
-    """Run one token. Return sizes, the layers that attend, and what each layer keeps beside rows.
+def inspect_model(
+    model: Any, token: Sequence[int]
+) -> tuple[Model, list[int], dict[int, dict[str, list[int]]]]:
+    """Run one token; return the model's sizes, the layers with attention, and each layer's states.
 
     Raises:
         ValueError: no layer calls attention through the interface.
     """
     calls: dict[int, tuple[Any, ...]] = {}
-    cache = Rows(model)
-    with watched(model, lambda layer, *given: calls.setdefault(layer, given)):
+    cache = HFCache(model)
+    with attention_hook(model, lambda layer, *args: calls.setdefault(layer, args)):
         forward(model, token, cache)
     if not calls or None in calls:
         raise ValueError(
@@ -208,13 +217,13 @@ def probe(model: Any, token: Sequence[int]) -> tuple[Model, list[int], dict[int,
             "expected a model that does, as Llama, Qwen3, Gemma 3, gpt-oss, DeepSeek-V3, GPT-2 and most do"
         )
     config, n_layers = model.config.get_text_config(), len(cache.cache.layers)
-    if wrong := [layer for layer in calls if layer not in range(n_layers)]:
+    if unknown := [layer for layer in calls if layer not in range(n_layers)]:
         raise ValueError(
-            f"attention is called with layer {wrong[0]}; expected 0 to {n_layers - 1}, once for each"
+            f"attention is called with layer {unknown[0]}; expected 0 to {n_layers - 1}, each once"
         )
     scale, q, k, v, *_ = calls[min(calls)]
-    types = [kind.replace("_", " ") for kind in getattr(config, "layer_types", None) or []]
-    described = Model(
+    types = [name.replace("_", " ") for name in getattr(config, "layer_types", None) or []]
+    sizes = Model(
         name=Path(model.config.name_or_path).name or config.model_type,
         n_layers=n_layers,
         n_heads=q.shape[1],
@@ -226,14 +235,14 @@ def probe(model: Any, token: Sequence[int]) -> tuple[Model, list[int], dict[int,
         element_bytes=q.element_size(),
         layer_types=types if len({*types}) > 1 else None,
     )
-    return described, sorted(calls), {layer: cache.states(layer) for layer in range(n_layers)}
+    return sizes, sorted(calls), {layer: cache.states(layer) for layer in range(n_layers)}
 
 
-def forward(model: Any, ids: Sequence[int], cache: Rows | None) -> Tensor:
-    """Run ids; the last one's logits, (V,)."""
-    past = {"past_key_values": cache.cache, "use_cache": True} if cache else {"use_cache": False}
+def forward(model: Any, ids: Sequence[int], cache: HFCache | None) -> Tensor:
+    """Run token ids; return the logits of the last token, (V,)."""
+    cache_args = {"past_key_values": cache.cache, "use_cache": True} if cache else {"use_cache": False}
     with torch.no_grad():
-        output = model(input_ids=torch.tensor([ids], device=model.device), **past)
+        output = model(input_ids=torch.tensor([ids], device=model.device), **cache_args)
     if not hasattr(output, "logits"):
         raise ValueError(
             "it returns no logits; expected a model with a head, as AutoModelForCausalLM loads it"
@@ -242,37 +251,43 @@ def forward(model: Any, ids: Sequence[int], cache: Rows | None) -> Tensor:
 
 
 def check_length(model: Any, n_tokens: int) -> None:
-    """ValueError if a run is longer than the model's positions, or than a window that only the cache has.
+    """Check that a run fits into the model's positions, and into any window that only the cache has.
 
-    `transformers`' cache drops entries wherever a config has `sliding_window`, also for a family that attends
-    to all tokens: what it writes with the cache and without would differ.
+    The cache of `transformers` drops entries if the config has `sliding_window`, even if the model attends
+    to all tokens. Then replies with the cache and without it would differ.
+
+    Raises:
+        ValueError: it does not fit.
     """
     limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if limit and n_tokens > limit:
         raise ValueError(
-            f"{n_tokens:,} tokens would run; the model was made for {limit:,} at most, by its config's "
+            f"{n_tokens:,} tokens would run; the model was made for at most {limit:,}, by its config's "
             "max_position_embeddings: shorten the prompt, or ask for fewer with max_new_tokens"
         )
-    kept = {n: getattr(layer, "sliding_window", None) for n, layer in enumerate(Rows(model).cache.layers)}
-    windows = {layer: window for layer, window in kept.items() if window and window < n_tokens}
-    seen: dict[int, int] = {}
+    layers = HFCache(model).cache.layers
+    kept = {n: getattr(layer, "sliding_window", None) for n, layer in enumerate(layers)}
+    windows = {n: window for n, window in kept.items() if window and window < n_tokens}
+    n_visible: dict[int, int] = {}  # by layer, tokens that the last token attends to
     if windows:
-        with watched(model, lambda layer, *given: seen.update({layer: int(given[4][0, 0, -1].sum())})):
+        with attention_hook(
+            model, lambda layer, *args: n_visible.update({layer: int(args[4][0, 0, -1].sum())})
+        ):
             forward(model, [0] * (max(windows.values()) + 1), None)
     for layer, window in windows.items():
-        if seen.get(layer, 0) > window:
+        if n_visible.get(layer, 0) > window:
             raise ValueError(
                 f"{n_tokens:,} tokens would run; {type(model).__name__} attends to all of them, but the "
-                f"cache of transformers keeps no more than {window:,}, the sliding_window of its config: set "
-                f"model.config.sliding_window = None, or run {window:,} tokens at most"
+                f"cache of transformers keeps at most {window:,}, the sliding_window of its config: set "
+                f"model.config.sliding_window = None, or run at most {window:,} tokens"
             )
 
 
 def check_size(n_pairs: int, n_tokens: int) -> None:
-    """ValueError if a trace would hold too many attention weights: a page could not be opened."""
+    """ValueError if a trace would have so many attention weights that no browser could open its page."""
     weights = n_pairs * n_tokens * (n_tokens + 1) // 2
-    if weights > MOST:
+    if weights > MAX_WEIGHTS:
         raise ValueError(
-            f"{n_tokens:,} tokens in {n_pairs:,} heads have {weights:,} attention weights; expected {MOST:,} "
-            "at most: choose some with layers=[0, 5] and heads=[0, 1], or fewer tokens"
+            f"{n_tokens:,} tokens in {n_pairs:,} heads have {weights:,} attention weights; expected at most "
+            f"{MAX_WEIGHTS:,}: choose fewer, for example layers=[0, 5] and heads=[0, 1], or fewer tokens"
         )

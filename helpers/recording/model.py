@@ -1,4 +1,4 @@
-"""Record a real model: watch it from outside while it decodes."""
+"""Record a real model with hooks while it decodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from helpers.model.attention import Core
 from helpers.model.cache import Cache
 from helpers.model.generate import as_tokens, run
 from helpers.model.transformer import Transformer
-from helpers.recording.loop import Voice, record_run
+from helpers.recording.loop import TokenSelection, record_run
 from helpers.recording.recorder import Recorder
 from helpers.sampling import GREEDY, Sampling, chooser
 from helpers.tokenizer import Tokenizer, bytes_of, piece_of
@@ -35,71 +35,71 @@ def record_model(
     sampling: Sampling = GREEDY,
     name: str = "model",
 ) -> Trace:
-    """Run a prompt with the cache, then its tokens again without, and return the record of both runs.
+    """Run a prompt with the cache, then the same tokens without it; return the trace of both runs.
 
     Args:
-        model: what runs, in float32, float64 or bfloat16.
-        prompt: text, or ids where there is no tokenizer.
-        tokenizer: gives the ids of a text and the text of an id.
-        max_new_tokens: tokens at most; it stops earlier at `<eos>` and when the cache is full.
+        model: a model in float32, float64 or bfloat16.
+        prompt: text, or token ids if there is no tokenizer.
+        tokenizer: converts between text and ids; None shows ids.
+        max_new_tokens: maximum number of new tokens; the run stops earlier at `<eos>` or a full cache.
         recorded: (layer, head) pairs, from 0, whose attention weights are kept; None keeps all.
-        training: begin each run with the training reference, as pass 0.
-        uncached: run without the cache too.
+        training: begin each run with a training pass, as pass 0, for reference.
+        uncached: also run without the cache.
         sampling: how tokens are chosen.
-        name: the model's, in the trace.
+        name: the model's name in the trace.
 
     Raises:
-        ValueError: a wrong prompt or setting.
+        ValueError: an invalid prompt or setting.
     """
     check_whole("max_new_tokens", max_new_tokens)
-    tokens, voice = (
-        tokens_of(model.config.vocab_size, prompt, tokenizer),
-        voice_of(model, tokenizer, sampling),
-    )
+    tokens = tokens_of(model.config.vocab_size, prompt, tokenizer)
+    selection = selection_of(model, tokenizer, sampling)
     cache = model.new_cache()
     cache.check_capacity(len(tokens))
-    recorder = Recorder(describe(model, name), tokens, recorded=recorded)
+    recorder = Recorder(model_sizes(model, name), tokens, recorded=recorded)
     run = partial(run_model, recorder, model)
-    for one in (cache, None) if uncached else (cache,):
-        record_run(recorder, run, voice, one, "growing", max_new_tokens, training)
+    for run_cache in (cache, None) if uncached else (cache,):
+        record_run(recorder, run, selection, run_cache, "growing", max_new_tokens, training)
     return recorder.trace
 
 
 def run_model(
     recorder: Recorder, model: Transformer, tokens: Sequence[Token], cache: Cache | None
 ) -> np.ndarray:
-    """Run tokens through all layers; without a cache through one that is dropped. Logits, (V,)."""
-    kept = model.new_cache() if cache is None else cache
+    """Run tokens through all layers, without a cache in one that is dropped; return the last logits, (V,)."""
+    used_cache = model.new_cache() if cache is None else cache
 
-    def attended(core: Core, given: tuple[Tensor, ...], contexts: Tensor) -> None:
-        q, k, v, mask = map(as_array, given)
-        recorder.attention(q=q, k=k, v=v, mask=mask, scale=core.scale, output=as_array(contexts))
+    def hook(core: Core, args: tuple[Tensor, ...], contexts: Tensor) -> None:
+        q, k, v, mask = map(as_array, args)
+        recorder.record_attention(q=q, k=k, v=v, mask=mask, scale=core.scale, output=as_array(contexts))
 
     with ExitStack() as hooks:
         for core in cores_of(model):
-            hooks.enter_context(core.register_forward_hook(attended))
-        return as_array(run(model, torch.tensor([[token.id for token in tokens]]), kept)[0])
+            hooks.enter_context(core.register_forward_hook(hook))
+        return as_array(run(model, torch.tensor([[token.id for token in tokens]]), used_cache)[0])
 
 
 def cores_of(model: Transformer) -> list[Core]:
-    """Return the core of attention of each layer."""
+    """Return the module that computes attention, `Core`, of each layer."""
     return [module for module in model.modules() if isinstance(module, Core)]
 
 
-def voice_of(model: Transformer, tokenizer: Tokenizer | None, sampling: Sampling = GREEDY) -> Voice:
-    """Return how a model chooses its tokens; the five likeliest are candidates."""
+def selection_of(
+    model: Transformer, tokenizer: Tokenizer | None, sampling: Sampling = GREEDY
+) -> TokenSelection:
+    """Return how a model's tokens are chosen; the five most likely are recorded as candidates."""
     choose = chooser(sampling, model.config.vocab_size)
-    return Voice(partial(text_of, tokenizer), choose, str(sampling), model.config.eos_ids, n_top=5)
+    return TokenSelection(partial(text_of, tokenizer), choose, str(sampling), model.config.eos_ids, n_top=5)
 
 
 def as_array(x: Tensor) -> np.ndarray:
-    """Return a tensor as NumPy array; NumPy has no bfloat16, so that narrow floats come out as float32."""
-    wide = x.float() if x.is_floating_point() and x.element_size() < 4 else x
-    return wide.detach().cpu().numpy()
+    """Return a tensor as a NumPy array; floats of 16 bits become float32, as NumPy has no bfloat16."""
+    widened = x.float() if x.is_floating_point() and x.element_size() < 4 else x
+    return widened.detach().cpu().numpy()
 
 
-def describe(model: Transformer, name: str = "model") -> Model:
-    """Return the sizes of a model as a trace has them."""
+def model_sizes(model: Transformer, name: str = "model") -> Model:
+    """Return a model's sizes in the form that a trace stores."""
     config = model.config
     return Model(
         name=name,
@@ -115,28 +115,29 @@ def describe(model: Transformer, name: str = "model") -> Model:
 
 
 def tokens_of(vocab_size: int, prompt: Any, tokenizer: Any) -> list[Token]:
-    """Return the tokens of a prompt: text, ids, or a BatchEncoding of `transformers`, which has them.
+    """Return the tokens of a prompt, which is text, ids, or a BatchEncoding of `transformers`.
 
     Raises:
-        ValueError: it is empty, text without a tokenizer, an id out of range, or more than one sequence.
+        ValueError: the prompt is empty, is text without a tokenizer, has an id out of range, or is more than
+            one sequence.
     """
     if isinstance(prompt, str) and tokenizer is not None:
         prompt = tokenizer.encode(prompt)
     ids = as_tokens(prompt["input_ids"] if isinstance(prompt, Mapping) else prompt, vocab_size)
     if ids.shape[0] != 1:
-        raise ValueError(f"{ids.shape[0]} sequences came in; expected one: record them one at a time")
+        raise ValueError(f"got {ids.shape[0]} sequences; expected one: record them one at a time")
     return [Token(text_of(tokenizer, i), i, n, "prompt") for n, i in enumerate(ids[0].tolist())]
 
 
 def text_of(tokenizer: Any, token: int) -> str:
-    """Return what to show for a token: its text, bytes of a part of a character, or its id where it has none.
+    """Return what to show for a token: its text, the bytes of a partial character, or its id if it has none.
 
     Args:
-        tokenizer: this project's, or one of `transformers`; None shows ids.
-        token: its id; the model may have some that the tokenizer has not.
+        tokenizer: one of this project or of `transformers`; None shows ids.
+        token: its id; a model may have ids that its tokenizer does not have.
     """
     library = getattr(tokenizer, "library", getattr(tokenizer, "backend_tokenizer", None))
-    if library is None:  # written in Python, such as mistral-common's
+    if library is None:  # a tokenizer written in Python, such as mistral-common's
         text = tokenizer.decode([token]) if tokenizer else ""
     else:
         text = piece_of(library, token)

@@ -1,4 +1,4 @@
-"""The recorder: counts and checks what a decoder does while it runs, and writes a `Trace` of it."""
+"""The recorder: it counts and checks what a decoder does while it runs, and writes a `Trace` of it."""
 
 from __future__ import annotations
 
@@ -24,31 +24,30 @@ from helpers.trace import (
 )
 from helpers.trace.record import FULL
 
-WEIGHT_SUM = 0.005  # how far a stored row of weights may be from its sum
-# How far a weight may move when its token runs again, in a pass of another shape, which sums in another
+SUM_TOLERANCE = 0.005  # how far the sum of a stored row of weights may be from the exact sum
+# How far a weight may change when its token runs again in a pass of another shape, which sums in another
 # order, by bytes of an element. Measured with torch, 12 layers of 576: 3e-5 in float32, 0.023 in bfloat16.
-AGAIN = {8: 1e-3, 4: 1e-3, 2: 0.1}
+RERUN_TOLERANCE = {8: 1e-3, 4: 1e-3, 2: 0.1}
 # How far weights · v may be from the run's output, as a share of the largest |v|, by bytes of an element.
 # A context is an average, so all errors scale with |v|. Measured with torch, 512 keys and scores up to 36:
-# 1e-6 in float32, 0.004 in bfloat16, 0.03 where the scores themselves are rounded to bfloat16.
-ROUNDING = {8: 1e-9, 4: 1e-5, 2: 4e-2}
+# 1e-6 in float32, 0.004 in bfloat16, 0.03 if the scores themselves are rounded to bfloat16.
+OUTPUT_TOLERANCE = {8: 1e-9, 4: 1e-5, 2: 4e-2}
 
 
 class Recorder:
     """Writes a trace while a decoder runs.
 
-    The loop:    begin_run, then for each pass open_pass … close_pass, and `say` for the token that came of
-                 it; `trace` is whole after each.
-    The watcher: `attention` for what attention was given and gave, layer by layer, and `state` for a layer
-                 that keeps something else, or nothing. It looks on from outside: the decoder knows nothing
-                 of it.
-    A cache keeps all rows that were recorded. Token indices and layers are from 0.
+    The loop that runs passes calls `begin_run`, then for each pass `open_pass`, `close_pass`, and
+    `record_output` for the token that the pass produced; `trace` is complete after each of them. Hooks in the
+    model call `record_attention` with the inputs and outputs of attention, layer by layer, and `record_state`
+    for a layer that keeps a state, or nothing. The decoder itself does not know the recorder. A cache keeps
+    the KV entries of all recorded passes. Token indices and layers are from 0.
 
     Args:
-        model: what runs.
-        prompt: its tokens.
+        model: sizes of the model.
+        prompt: tokens of the prompt.
         recorded: (layer, head) pairs whose attention weights are kept, each once; None keeps all.
-        values: keep the contents of K, V and the contexts too (only for something as small as the toy).
+        values: also keep the contents of K, V and the contexts (only for something as small as the toy).
     """
 
     def __init__(
@@ -59,10 +58,10 @@ class Recorder:
         recorded: Sequence[tuple[int, int]] | None = None,
         values: bool = False,
     ) -> None:
-        everything = [(layer, head) for layer in range(model.n_layers) for head in range(model.n_heads)]
-        recorded = everything if recorded is None else [(layer, head) for layer, head in recorded]
+        pairs = [(layer, head) for layer in range(model.n_layers) for head in range(model.n_heads)]
+        recorded = pairs if recorded is None else [(layer, head) for layer, head in recorded]
         for pair in recorded:
-            if pair not in everything or recorded.count(pair) > 1:
+            if pair not in pairs or recorded.count(pair) > 1:
                 raise ValueError(
                     f"recorded has {pair}; expected each pair once, layers 0 to {model.n_layers - 1}, "
                     f"heads 0 to {model.n_heads - 1}"
@@ -74,20 +73,20 @@ class Recorder:
     def begin_run(self, name: str, cache: str) -> None:
         """Start a run; a second run replays the tokens of the first."""
         self.trace.runs.append(Run(name, cache, []))
-        self._rows: list[int] = []  # which tokens' rows the cache keeps
-        self._seen: set[int] = set()  # processed so far, training aside
+        self._cached: list[int] = []  # tokens whose KV entries are in the cache
+        self._seen: set[int] = set()  # tokens processed so far, except in training passes
 
-    def open_pass(self, phase: str, tokens: Sequence[int], keeps: bool = False) -> None:
-        """Announce a pass.
+    def open_pass(self, phase: str, tokens: Sequence[int], use_cache: bool = False) -> None:
+        """Start a pass.
 
         Args:
-            phase: training, prefill or decode. In training each token should predict the next.
-            tokens: those that run.
-            keeps: whether a cache keeps their rows, as it did those before.
+            phase: training, prefill or decode. In training each token's target is the next token.
+            tokens: indices of the tokens that run.
+            use_cache: whether a cache provides earlier KV entries and keeps the new ones.
         """
-        self._tokens, self._keeps = [*tokens], keeps
-        self._columns = [*(self._rows if keeps else []), *tokens]  # whose rows attention sees
-        self._kinds: list[tuple[np.ndarray, int, Kept]] = []  # of layers, by mask and rows kept
+        self._tokens, self._use_cache = [*tokens], use_cache
+        self._columns = [*(self._cached if use_cache else []), *tokens]  # tokens that attention can see
+        self._layer_groups: list[tuple[np.ndarray, int, Kept]] = []  # layers with equal mask and entries
         part = Part(
             sequence=0,
             new=gather(set(tokens) - self._seen),
@@ -102,7 +101,7 @@ class Recorder:
         )
         self._part, self._pass = part, Pass(phase, [part], [], {})
 
-    def attention(
+    def record_attention(
         self,
         *,
         q: np.ndarray,
@@ -114,46 +113,44 @@ class Recorder:
         output: np.ndarray,
         weights: np.ndarray | None = None,
         layer: int | None = None,
-        n_kept: int | None = None,
-        makes: bool = True,
+        n_cached: int | None = None,
+        computes_kv: bool = True,
     ) -> None:
-        """Take what went into the attention of a layer, and what came out.
+        """Record the inputs and outputs of one layer's attention.
 
         Args:
             q: queries, (1, H, T, D).
-            k: keys of all visible rows, (1, Hkv, S, D).
-            v: values of every visible row, (1, Hkv, S, Dv).
-            mask: the causal mask, (T, S) or (1, 1, T, S), True where a query may look.
-            scale: what q · k is multiplied by.
-            sink: one score a head, added to the softmax's row and dropped after it, (H,), or None.
-            output: what the run went on with, (1, H, T, Dv).
-            weights: attention weights, (1, H, T, S), where the watcher has them; None works them out.
-            layer: index; None is the next.
-            n_kept: rows that the cache keeps in this layer after it, the newest ones. S may then be fewer
-                than all: those before have left. None keeps all.
-            makes: whether the layer made K and V of the new tokens; else it reads those of an earlier layer.
+            k: keys of all visible tokens, (1, Hkv, S, D).
+            v: values of all visible tokens, (1, Hkv, S, Dv).
+            mask: the causal mask, (T, S) or (1, 1, T, S), True where a query may attend.
+            scale: factor of q · k.
+            sink: one score per head, appended to each row before the softmax and dropped after it, (H,).
+            output: the contexts with which the run continued, (1, H, T, Dv).
+            weights: attention weights, (1, H, T, S), if the hook has them; None computes them.
+            layer: its index; None is the next layer.
+            n_cached: KV entries that the cache of this layer has after the pass, the newest ones; S may then
+                be smaller, since older entries have been dropped. None is all.
+            computes_kv: whether the layer computed K and V of the new tokens, or used an earlier layer's.
 
         Raises:
             TraceError: something does not fit the pass, or what was recorded before.
         """
         layer = len(self._pass.shapes) if layer is None else layer
-        columns = self._columns if n_kept is None else self._columns[-k.shape[2] :]
+        columns = self._columns if n_cached is None else self._columns[-k.shape[2] :]
         if weights is None:
             scores = (q @ np.swapaxes(_per_query_head(k, q.shape[1]), -1, -2)) * scale
         T, S = len(self._tokens), len(columns)
         expected, got = (1, self.trace.model.n_heads, T, S), (scores if weights is None else weights).shape
         if got != expected:
-            raise TraceError(f"scores of shape {got} came in; expected (1, H, T, S), {expected}")
+            raise TraceError(f"got scores of shape {got}; expected (1, H, T, S), {expected}")
         if mask.shape not in ((T, S), (1, 1, T, S)):
-            raise TraceError(
-                f"a mask of shape {mask.shape} came in; expected {(T, S)}, the same for all heads"
-            )
-        seen = mask.reshape(T, S)
-        weights = attention_weights(scores, seen, sink) if weights is None else weights
+            raise TraceError(f"got a mask of shape {mask.shape}; expected {(T, S)}, the same for all heads")
+        mask = mask.reshape(T, S)
+        weights = attention_weights(scores, mask, sink) if weights is None else weights
         self._check_output(layer, weights, v, output)
-        self._look(layer, seen, columns, S if n_kept is None else n_kept, makes)
-        self._keep_rows(layer, seen, weights, output)
-        if self.trace.values is not None:  # row i is token i's, because the toy drops none
+        self._record_visible(layer, mask, columns, S if n_cached is None else n_cached, computes_kv)
+        self._record_weights(layer, mask, weights, output)
+        if self.trace.values is not None:  # entry i is token i's, because the toy drops none
             for name, array in {"k": k, "v": v}.items():
                 stored = getattr(self.trace.values[layer], name)
                 stored += array[0, 0, len(stored) :].tolist()
@@ -161,117 +158,119 @@ class Recorder:
         shapes = {name: list(array.shape) for name, array in arrays.items()}
         self._pass.shapes.append({"layer": layer, **shapes})
 
-    def state(self, layer: int, shapes: dict[str, list[int]]) -> None:
-        """Take the shapes, by name, of what a layer keeps beside its rows, or without any; {} for nothing."""
-        for known in self._pass.shapes:
-            if known["layer"] == layer:
-                known |= shapes
+    def record_state(self, layer: int, shapes: dict[str, list[int]]) -> None:
+        """Record the shapes, by name, of the states of a layer, with or without attention; {} for none."""
+        for recorded in self._pass.shapes:
+            if recorded["layer"] == layer:
+                recorded |= shapes
                 return
-        self._look(layer, np.zeros((len(self._tokens), 0), bool), [], 0)
+        self._record_visible(layer, np.zeros((len(self._tokens), 0), bool), [], 0)
         self._pass.shapes.append({"layer": layer, **dict.fromkeys(("q", "k", "v", "scores")), **shapes})
 
     def close_pass(self) -> None:
-        """Finish the pass. TraceError if a layer did not come once."""
+        """Add the pass to the trace. TraceError unless each layer was recorded once."""
         self._pass.shapes.sort(key=lambda shape: shape["layer"])
         layers, expected = [shape["layer"] for shape in self._pass.shapes], self.trace.model.n_layers
         if layers != [*range(expected)]:
             raise TraceError(
-                f"attention came {len(layers)} times; expected once from each of {expected} layers"
+                f"attention was recorded {len(layers)} times; expected once for each of {expected} layers"
             )
-        kinds = [kind for *_, kind in self._kinds]
-        most = max(kinds, key=lambda kind: kind.counts["pairs"])  # the part says what layers do that see all
-        self._part.visible, self._part.read, self._part.written = most.visible, most.read, most.written
-        self._part.kept, self._pass.counts = most.kept, most.counts
-        self._pass.others = [kind for kind in kinds if kind is not most]
-        if self._keeps:
-            self._rows = self._columns
+        groups = [group for *_, group in self._layer_groups]
+        main = max(groups, key=lambda group: group.counts["pairs"])  # the layers that see the most tokens
+        self._part.visible, self._part.read, self._part.written = main.visible, main.read, main.written
+        self._part.kept, self._pass.counts = main.kept, main.counts
+        self._pass.others = [group for group in groups if group is not main]
+        if self._use_cache:
+            self._cached = self._columns
         self.trace.runs[-1].passes.append(self._pass)
         if self._pass.phase != "training":
             self._seen.update(self._tokens)
 
-    def say(self, top: Sequence[tuple[str, float, float]], chosen: Token, how: str = "greedy") -> None:
-        """Write down the token that came of the last pass: it is new, or replayed and there already.
+    def record_output(
+        self, top: Sequence[tuple[str, float, float]], chosen: Token, method: str = "greedy"
+    ) -> None:
+        """Record the token that the last pass produced; in a replay it is in the trace already.
 
         Args:
             top: the candidates: text, logit, probability.
             chosen: the token.
-            how: it was chosen, such as "greedy".
+            method: how it was chosen, such as "greedy".
         """
         query, tokens = self._part.queries[-1], self.trace.sequences[0].tokens
         if query + 1 == len(tokens):
             tokens.append(chosen)
-        self._part.out.append(Output(query, list(top), query + 1, how))
+        self._part.out.append(Output(query, list(top), query + 1, method))
 
     def _check_output(self, layer: int, weights: np.ndarray, v: np.ndarray, output: np.ndarray) -> None:
-        """Weights · v must be what the run used, within the rounding of its elements."""
+        """Check that weights · v is the run's output, within the rounding of its elements."""
         values = _per_query_head(v, weights.shape[1])
-        off = np.abs(weights @ values - output)
-        allowed = ROUNDING[self.trace.model.element_bytes] * np.abs(values).max()
-        wrong = np.argwhere(~(off <= allowed))  # so put, it finds NaN too
-        if len(wrong):
-            _, head, query, _ = wrong[0]
+        errors = np.abs(weights @ values - output)
+        allowed = OUTPUT_TOLERANCE[self.trace.model.element_bytes] * np.abs(values).max()
+        too_large = np.argwhere(~(errors <= allowed))  # not `errors > allowed`, which is False for NaN
+        if len(too_large):
+            _, head, query, _ = too_large[0]
             raise TraceError(
                 f"layer {layer}, head {head}, query {query}: attention weights times V differ from the run's "
-                f"output by {off[0, head, query].max():.3g}; the mask, scale or sink is not the run's"
+                f"output by {errors[0, head, query].max():.3g}; the mask, scale or sink is not the run's"
             )
 
-    def _look(
-        self, layer: int, mask: np.ndarray, columns: Sequence[int], n_kept: int, makes: bool = True
+    def _record_visible(
+        self, layer: int, mask: np.ndarray, columns: Sequence[int], n_cached: int, computes_kv: bool = True
     ) -> None:
-        """Write down who looks at whom and which rows are kept, once for all layers that do the same."""
-        (T, S), n_kept = mask.shape, n_kept if self._keeps else 0
-        made = T if S and makes else 0
-        for known, n, kind in self._kinds:
-            if (n, kind.counts["kv_rows"]) == (n_kept, made) and np.array_equal(mask, known):
-                kind.layers.append(layer)
+        """Record which tokens attend to which and what is cached, once for all layers that do the same."""
+        (T, S), n_cached = mask.shape, n_cached if self._use_cache else 0
+        computed = T if S and computes_kv else 0
+        for group_mask, n, group in self._layer_groups:
+            if (n, group.counts["kv_rows"]) == (n_cached, computed) and np.array_equal(mask, group_mask):
+                group.layers.append(layer)
                 return
         read = max(0, S - T)
-        counts = {"positions": T, "kv_rows": made, "rows_read": read, "pairs": int(mask.sum())}
-        kind = Kept(
+        counts = {"positions": T, "kv_rows": computed, "rows_read": read, "pairs": int(mask.sum())}
+        group = Kept(
             layers=[layer],
             visible=[gather(columns[j] for j in np.flatnonzero(row).tolist()) for row in mask],
             read=gather(columns[:read]),
-            written=gather(columns[max(read, S - n_kept) :]),
-            kept=(read if n_kept else 0, n_kept),
+            written=gather(columns[max(read, S - n_cached) :]),
+            kept=(read if n_cached else 0, n_cached),
             counts=counts | {"products": T * S},
         )
-        self._kinds.append((mask, n_kept, kind))
+        self._layer_groups.append((mask, n_cached, group))
 
-    def _keep_rows(self, layer: int, mask: np.ndarray, weights: np.ndarray, output: np.ndarray) -> None:
-        """Keep every row of the recorded heads' weights, and, with `values`, the contexts of new tokens."""
-        allowed = FULL * AGAIN[self.trace.model.element_bytes]
+    def _record_weights(self, layer: int, mask: np.ndarray, weights: np.ndarray, output: np.ndarray) -> None:
+        """Store the recorded heads' attention weights and, with `values`, the contexts of new tokens."""
+        allowed = FULL * RERUN_TOLERANCE[self.trace.model.element_bytes]
         new = [query for query, token in enumerate(self._tokens) if token not in self._seen]
         for head in (head for of_layer, head in self.trace.recorded if of_layer == layer):
             for query, token in enumerate(self._tokens):
                 row = _in_16_bits(weights[0, head, query][mask[query]])
-                kept = self.trace.weights.setdefault(weight_key(0, token, layer, head), row)
-                if len(kept) != len(row) or np.abs(kept.astype(int) - row.astype(int)).max() > allowed:
+                stored = self.trace.weights.setdefault(weight_key(0, token, layer, head), row)
+                if len(stored) != len(row) or np.abs(stored.astype(int) - row.astype(int)).max() > allowed:
                     raise TraceError(
-                        f"token {token}, layer {layer}, head {head}: run again, it got other weights: "
-                        "record the two runs as two traces and compare them"
+                        f"token {token}, layer {layer}, head {head}: its attention weights differ from those "
+                        "of the first run: record the two runs as two traces and compare them"
                     )
             if self.trace.values is not None:
                 self._part.contexts[f"{layer}.{head}"] = output[0, head, new].tolist()
 
 
-def _per_query_head(rows: np.ndarray, n_heads: int) -> np.ndarray:
+def _per_query_head(x: np.ndarray, n_heads: int) -> np.ndarray:
     """Repeat (B, Hkv, S, D) to (B, H, S, D): each KV head serves H / Hkv query heads."""
-    return np.repeat(rows, n_heads // rows.shape[1], axis=1)
+    return np.repeat(x, n_heads // x.shape[1], axis=1)
 
 
 def _in_16_bits(weights: np.ndarray) -> np.ndarray:
-    """Round a row of weights. Equal ones stay equal, unless all of them rounded one way spoil the sum."""
+    """Round a row of weights to 16 bits; equal weights stay equal, unless that makes their sum too wrong."""
     exact = weights.astype(float) * FULL
     rounded = np.round(exact)
-    if abs(rounded.sum() - exact.sum()) > FULL * WEIGHT_SUM / 2:  # more than 327 of them
+    if abs(rounded.sum() - exact.sum()) > FULL * SUM_TOLERANCE / 2:  # only with more than 327 weights
         rounded = np.diff(np.round(np.cumsum(exact)), prepend=0)
     return rounded.astype(np.uint16)
 
 
 def attention_weights(scores: np.ndarray, mask: np.ndarray, sink: np.ndarray | None = None) -> np.ndarray:
-    """Softmax of the visible scores, (1, H, T, S), in float32 or wider; with nothing to pick it is zeros.
+    """Return the softmax of the visible scores, (1, H, T, S), in float32 or wider; zeros if none is visible.
 
-    Mask (T, S) and sink (H,) are as in `Recorder.attention`.
+    Mask (T, S) and sink (H,) are as in `Recorder.record_attention`.
     """
     scores = np.where(mask, scores, -np.inf).astype(np.result_type(scores, np.float32))
     if sink is None:

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from helpers import toy
-from helpers.recording.loop import Voice, record_run
+from helpers.recording.loop import TokenSelection, record_run
 from helpers.recording.recorder import Recorder
 from helpers.sampling import GREEDY, Sampling, chooser
 from helpers.toy import EOS, HEADS, NUMBERS, PROMPT, SINK, VOCABULARY, KVCache
@@ -26,60 +26,62 @@ def record_toy(
     training: bool = True,
     sampling: Sampling = GREEDY,
 ) -> Trace:
-    """Run a prompt with the cache, then again without it, and return the record of both runs.
+    """Run a prompt with the cache, then again without it; return the trace of both runs.
 
     Args:
         tokens: 1 to 512 pieces of text.
-        numbers: what they carry; None looks each token up in NUMBERS.
+        numbers: the number that each token carries; None looks them up in NUMBERS.
         n_layers: layers of the toy.
-        max_new_tokens: tokens to generate at most; it stops earlier at `<eos>`.
-        ban_eos: never choose `<eos>`: the long run.
-        training: begin each run with the training reference, as pass 0.
+        max_new_tokens: maximum number of new tokens; the run stops earlier at `<eos>`.
+        ban_eos: never choose `<eos>`, so that the run is long.
+        training: begin each run with a training pass, as pass 0, for reference.
         sampling: how words are chosen.
 
     Raises:
-        ValueError: a wrong prompt (see `toy.check_prompt`) or setting.
+        ValueError: an invalid prompt (see `toy.check_prompt`) or setting.
     """
     words, carried = toy.check_prompt(tokens, numbers)
-    n_layers, max_new_tokens = (
-        check_whole("n_layers", n_layers),
-        check_whole("max_new_tokens", max_new_tokens),
-    )
+    n_layers = check_whole("n_layers", n_layers)
+    max_new_tokens = check_whole("max_new_tokens", max_new_tokens)
     cache = KVCache(n_layers)
     cache.positions(len(words) + max_new_tokens - 1)  # raises before the run if they do not fit
     prompt = [Token(word, None, n, "prompt") for n, word in enumerate(words, 1)]
     model = Model("toy", n_layers, len(HEADS), 1, 2, 1, 1.0, list(HEADS), 8)
     recorder = Recorder(model, prompt, values=True)
     run = partial(run_toy, recorder, carried)
-    for one in (cache, None):
-        record_run(recorder, run, voice(sampling, ban_eos), one, "growing", max_new_tokens, training)
+    for run_cache in (cache, None):
+        record_run(
+            recorder, run, selection_of(sampling, ban_eos), run_cache, "growing", max_new_tokens, training
+        )
     return recorder.trace
 
 
-def voice(sampling: Sampling, ban_eos: bool) -> Voice:
-    """Return how the toy chooses its words; all four are candidates."""
-    choose, end = chooser(sampling, len(VOCABULARY)), VOCABULARY.index(EOS)
-    banned = np.where(ban_eos & (np.arange(len(VOCABULARY)) == end), -np.inf, 0)
-    how = str(sampling) + (f", {EOS} banned" if ban_eos else "")
-    return Voice(VOCABULARY.__getitem__, lambda logits: choose(logits + banned), how, {end}, None)
+def selection_of(sampling: Sampling, ban_eos: bool) -> TokenSelection:
+    """Return how the toy chooses its words; all four words are candidates."""
+    choose, eos_id = chooser(sampling, len(VOCABULARY)), VOCABULARY.index(EOS)
+    banned = np.where(ban_eos & (np.arange(len(VOCABULARY)) == eos_id), -np.inf, 0)
+    method = str(sampling) + (f", {EOS} banned" if ban_eos else "")
+    return TokenSelection(
+        VOCABULARY.__getitem__, lambda logits: choose(logits + banned), method, {eos_id}, None
+    )
 
 
 def run_toy(
     recorder: Recorder, carried: np.ndarray, tokens: Sequence[Token], cache: KVCache | None
 ) -> np.ndarray:
-    """Run tokens through all layers; without a cache through one that is dropped. Logits, (V,)."""
+    """Run tokens through all layers, without a cache in one that is dropped; return the last logits, (V,)."""
     n_layers, P = recorder.trace.model.n_layers, len(carried)
     numbers = [carried[t.position - 1] if t.position <= P else NUMBERS[t.text] for t in tokens]
-    kept = KVCache(n_layers, len(tokens)) if cache is None else cache
-    core = partial(attention, recorder)
-    return toy.lm_head(toy.run_pass(numbers, kept, n_layers=n_layers, attention=core)[-1])
+    used_cache = KVCache(n_layers, len(tokens)) if cache is None else cache
+    core = partial(recorded_attention, recorder)
+    return toy.lm_head(toy.run_pass(numbers, used_cache, n_layers=n_layers, attention=core)[-1])
 
 
-def attention(
+def recorded_attention(
     recorder: Recorder, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray
 ) -> np.ndarray:
-    """Attend as the toy does, and show the recorder what went in and what came out, as a batch of one."""
+    """Attend as the toy does, and pass inputs and outputs to the recorder as a batch of one."""
     contexts = toy.attention(q, k, v, mask)
     output, values = contexts.T[None, ..., None], v[None, None, :, None]  # (T, H) → (1, H, T, 1)
-    recorder.attention(q=q[None], k=k[None, None], v=values, mask=mask, sink=SINK, output=output)
+    recorder.record_attention(q=q[None], k=k[None, None], v=values, mask=mask, sink=SINK, output=output)
     return contexts
