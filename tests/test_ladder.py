@@ -15,7 +15,7 @@ from helpers.cost import numbers_used
 from helpers.model import shipped
 from helpers.model.sizes import narrow
 from helpers.model.transformer import Transformer
-from helpers.timing.steps import KINDS
+from helpers.timing.steps import PARTS
 
 WAYS = [*n13.WAYS]
 WEIGHTS = numbers_used(shipped.CONFIG)
@@ -28,24 +28,24 @@ def found(monkeypatch: pytest.MonkeyPatch) -> n13.Ladder:
     rounds = {name: iter(slow) for name, slow in zip("lrsp", [(2, 1, 4)] * 4, strict=True)}
     asked, steps = count(), count()
 
-    def bandwidth(nbytes: int) -> float:
+    def measure_bandwidth(nbytes: int) -> float:
         return 1e9 * torch.get_num_threads() * 4e6 / nbytes / (1 if next(asked) // 5 == 1 else 2)
 
-    def fastest(tasks: Mapping[str, Any], turns: int) -> dict[str, float]:
+    def fastest_ms(tasks: Mapping[str, Any], turns: int) -> dict[str, float]:
         if "loop" in tasks:
             return {"loop": 2.0 * next(rounds["r"])}
         slow = next(rounds["s"])
         return {name: slow * (20.0 - n) for n, name in enumerate(tasks)}
 
-    monkeypatch.setattr(n13.machine, "launch_overhead", lambda steps: next(rounds["l"]) * 1e-6)
-    monkeypatch.setattr(n13.machine, "bandwidth", bandwidth)
+    monkeypatch.setattr(n13.machine, "measure_launch_overhead", lambda steps: next(rounds["l"]) * 1e-6)
+    monkeypatch.setattr(n13.machine, "measure_bandwidth", measure_bandwidth)
     monkeypatch.setattr(n13, "speed_up", lambda model, bits, threads: Transformer(narrow(1)))
     monkeypatch.setattr(n13, "count_operators", lambda step: step() or 90 - next(steps))
-    monkeypatch.setattr(n13, "fastest", fastest)
+    monkeypatch.setattr(n13, "fastest_ms", fastest_ms)
     monkeypatch.setattr(
         n13,
-        "parts_of_steps",
-        lambda model, tasks, turns: {"step": dict(zip(KINDS, (9.0, 10.0 * next(rounds["p"])), strict=True))},
+        "fastest_part_ms",
+        lambda model, tasks, turns: {"step": dict(zip(PARTS, (9.0, 10.0 * next(rounds["p"])), strict=True))},
     )
     threads = torch.get_num_threads()
     ladder = n13.climb("shipped", cores=2)

@@ -1,4 +1,4 @@
-"""Probes of this machine: how they count, on a clock of their own; and that they run on any."""
+"""Probes of the machine: what they compute, with a simulated clock, and that they run here."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from helpers.timing.turns import Timing
 
 
 def fake_turns(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[str], float]) -> list[tuple[int, Any]]:
-    """Let each task take as many seconds as its name says, and the middle turns ten times as long.
+    """Let the best turn of a task take `seconds(name)`, and its other turns ten times as long.
 
     Returns:
-        For each task that is timed, how many turns are asked for, and what the task gives.
+        For each task that is timed, the number of turns, and what the task returns.
     """
-    asked: list[tuple[int, Any]] = []
+    calls: list[tuple[int, Any]] = []
 
     def in_turns(tasks: dict[str, Callable[[], object]], turns: int, **_: object) -> dict[str, Timing]:
-        asked.extend((turns, task()) for task in tasks.values())
+        calls.extend((turns, task()) for task in tasks.values())
         return {name: Timing((10 * seconds(name), seconds(name), 10 * seconds(name))) for name in tasks}
 
     monkeypatch.setattr(machine, "in_turns", in_turns)
-    return asked
+    return calls
 
 
 def test_bandwidth_is_bytes_moved_over_the_best_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_turns(monkeypatch, lambda name: 0.5 if name == "copy" else 1.0)
-    assert machine.bandwidth(2**27) == 2**28
-    asked = fake_turns(monkeypatch, lambda name: 1.0)
-    assert [machine.bandwidth(n, turns=4) for n in (2**16, 2**28)] == [2**26, 2**28]
-    assert [turns for turns, _ in asked] == [4] * 10
+    assert machine.measure_bandwidth(2**27) == 2**28
+    calls = fake_turns(monkeypatch, lambda name: 1.0)
+    assert [machine.measure_bandwidth(n, turns=4) for n in (2**16, 2**28)] == [2**26, 2**28]
+    assert [turns for turns, _ in calls] == [4] * 10
 
 
 def test_probes_read_the_whole_buffer() -> None:
     for nbytes in (2**12, 10_000, 2**27):
-        probes = machine.reading(nbytes)
+        probes = machine.read_probes(nbytes)
         n, rounds = nbytes // 8 * 2, max(1, 2**26 // nbytes)
         assert probes["sum"][0]().tolist() == [n] * rounds
         as_float64 = torch.ones(n).view(torch.float64).sum()
@@ -52,26 +52,26 @@ def test_probes_read_the_whole_buffer() -> None:
         assert moved == 4 * (n // width) * width
 
 
-def test_launch_overhead_is_the_slope(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launch_overhead_is_the_slope_of_time_against_operators(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.ones(1)
 
     def adding(n: int) -> Callable[[], list[torch.Tensor]]:
         return lambda: [x + x for _ in range(n)]
 
     fake_turns(monkeypatch, lambda name: 5e-6 + 2e-6 * (1, 3, 10)[int(name)])
-    assert machine.launch_overhead([adding(n) for n in (1, 3, 10)]) == pytest.approx(2e-6)
+    assert machine.measure_launch_overhead([adding(n) for n in (1, 3, 10)]) == pytest.approx(2e-6)
 
 
-def test_pytorch_has_as_many_threads_as_before() -> None:
+def test_the_number_of_threads_is_restored() -> None:
     before = torch.get_num_threads()
-    with contextlib.suppress(KeyError), machine.threads(before + 1):
+    with contextlib.suppress(KeyError), machine.torch_threads(before + 1):
         assert torch.get_num_threads() == before + 1
         raise KeyError
     assert torch.get_num_threads() == before
 
 
-def test_it_runs_here() -> None:
-    assert machine.bandwidth(2**20, turns=1) > 1e6
-    for wrong in (0, 4095, 1e6, None):
+def test_bandwidth_is_measured_here_and_checks_nbytes() -> None:
+    assert machine.measure_bandwidth(2**20, turns=1) > 1e6
+    for nbytes in (0, 4095, 1e6, None):
         with pytest.raises(ValueError, match="nbytes is"):
-            machine.bandwidth(wrong)  # type: ignore[arg-type]
+            machine.measure_bandwidth(nbytes)  # type: ignore[arg-type]

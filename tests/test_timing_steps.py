@@ -1,4 +1,4 @@
-"""A model by the clock: a ledger adds up, a reply says the same both ways, and no clock stays behind."""
+"""Timing a model: a step's parts add up, replies are equal with and without cache, hooks are removed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ torch.set_num_threads(1)
 MODEL = tiny()
 
 
-class Words:
-    """A tokenizer of numbers."""
+class NumberTokenizer:
+    """A tokenizer whose words are numbers, equal to their ids."""
 
     def encode(self, text: str) -> list[int]:
         return [int(word) for word in text.split()]
@@ -26,27 +26,27 @@ class Words:
         return [str(n) for n in ids]
 
 
-def test_a_pause_and_a_step_for_each_prompt() -> None:
-    timed = steps.pause_and_step(MODEL, [2, 30], turns=1)
-    assert [len(timed[kind]) for kind in ("pause", "step")] == [2, 2]
-    assert min(timed["pause"] + timed["step"]) > 0
+def test_pause_and_step_times_each_prompt() -> None:
+    ms = steps.pause_and_step(MODEL, [2, 30], turns=1)
+    assert [len(ms[name]) for name in ("pause", "step")] == [2, 2]
+    assert min(ms["pause"] + ms["step"]) > 0
 
 
-def test_the_fastest_call_counts_and_the_first_of_a_turn_warms_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fastest_ms_ignores_the_first_call_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter([0.001, 0.014, 0.008, 0.001, 0.03])  # the first and the fourth warm up
-    monkeypatch.setattr(steps, "seconds_of", lambda task: task())
-    assert steps.fastest({"a": lambda: next(seconds)}, turns=2) == {"a": pytest.approx(8)}
+    monkeypatch.setattr(steps, "seconds_per_call", lambda task: task())
+    assert steps.fastest_ms({"a": lambda: next(seconds)}, turns=2) == {"a": pytest.approx(8)}
     assert not list(seconds)
 
 
-def test_a_ledger_measures_what_differs_and_takes_the_steps_as_they_were_measured() -> None:
+def test_a_ledger_keeps_steps_and_measures_their_parts() -> None:
     ledger = n09.ledger_of_step(MODEL, [2, 9, 30], [1.0, 2.0, 3.0], turns=1)
     assert ledger.steps == {2: 1, 30: 3}
     assert [0 < ms < 1 for parts in ledger.parts.values() for ms in parts.values()] == [True] * 4
     assert 0 < abs(ledger.copies) < 1
 
 
-def test_what_no_part_explains_is_the_rest_and_copies_come_on_top() -> None:
+def test_the_rest_and_copies_complete_a_ledgers_bars() -> None:
     parts = {8: {"attention": 0.25, "matrices": 0.5}, 90: {"attention": 1.25, "matrices": 0.5}}
     ledger = n09.Ledger({8: 1.0, 90: 2.0}, parts, 1.5)
     (short, _), (long, ms), (growing, most) = ledger.bars().values()
@@ -59,21 +59,21 @@ def test_what_no_part_explains_is_the_rest_and_copies_come_on_top() -> None:
     assert [*over.values()] == [(0, 1.25), (1.25, 1.75), (1.75, 1.75), (1.5, 1.5)]
 
 
-def test_each_kind_is_timed_and_no_clock_stays() -> None:
-    seconds = dict.fromkeys(steps.KINDS, 0.0)
+def test_each_part_is_timed_and_hooks_are_removed() -> None:
+    seconds = dict.fromkeys(steps.PARTS, 0.0)
     step = steps.step_after(MODEL, 5)
-    with pytest.raises(ValueError, match="token"), steps.clocks(MODEL, seconds):  # noqa: PT012
+    with pytest.raises(ValueError, match="token"), steps.part_timers(MODEL, seconds):  # noqa: PT012
         step()
         MODEL(torch.tensor([[10**6]]))
     assert min(seconds.values()) > 0
-    seen = dict(seconds)
+    before = dict(seconds)
     step()
-    assert seconds == seen
+    assert seconds == before
 
 
 @pytest.mark.parametrize("eos", [(), (-1,)])
-def test_a_reply_says_what_generate_says_and_keeps_rows_or_none(eos: tuple[int, ...]) -> None:
-    prompt, tokenizer = [3, 1, 4, 1, 5], Words()
+def test_timed_replies_equal_generate(eos: tuple[int, ...]) -> None:
+    prompt, tokenizer = [3, 1, 4, 1, 5], NumberTokenizer()
     output_ids = [*generate(MODEL, prompt, 6, eos_ids=[])]
     model: Any = tiny(eos_ids=tuple(output_ids[2:3]) if eos else ())  # the third word ends it
     replies = n09.time_replies(model, tokenizer, "3 1 4 1 5", 6, turns=1)  # type: ignore[arg-type]

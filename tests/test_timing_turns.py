@@ -1,4 +1,4 @@
-"""Timing in turns: the order of the calls, the middle of the turns."""
+"""Timing in turns: the order of the calls, and the length of a turn."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from unittest import mock
 
 import pytest
 
-from helpers.timing import calls_for, in_turns, seconds_of
+from helpers.timing import calls_per_turn, in_turns, seconds_per_call
 
 
-def test_tasks_take_turns() -> None:
+def test_tasks_are_called_in_turns() -> None:
     called = ""
 
     def note(letter: str) -> None:
         nonlocal called
         called += letter
 
-    timings = in_turns({"a": lambda: note("a"), "b": lambda: note("b")}, turns=3, at_least=0)
+    timings = in_turns({"a": lambda: note("a"), "b": lambda: note("b")}, turns=3, min_seconds=0)
     assert called == "ab" + "ababab"  # once each to warm up
     assert [len(timing.seconds) for timing in timings.values()] == [3, 3]
 
 
 @pytest.fixture
 def sleep(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """A clock that only sleeping moves on: what is busy beside the test does not count."""
+    """Return a function that advances a simulated clock, so that a busy machine does not matter."""
     now = 0.0
 
     def sleep(seconds: float) -> None:
@@ -36,28 +36,28 @@ def sleep(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return sleep
 
 
-def test_a_turn_is_long_enough(sleep: Callable[[float], None]) -> None:
+def test_a_turn_takes_at_least_min_seconds(sleep: Callable[[float], None]) -> None:
     task = mock.Mock(side_effect=lambda: sleep(2**-10))
-    assert calls_for(task, at_least=2**-5) == 32
-    assert task.call_count == 1 + 32  # one says how many it takes
-    assert calls_for(lambda: sleep(1.0), at_least=2**-5) == 1
-    assert seconds_of(lambda: sleep(0.25), 3) == 0.25
+    assert calls_per_turn(task, min_seconds=2**-5) == 32
+    assert task.call_count == 1 + 32  # the first call tells how many are needed
+    assert calls_per_turn(lambda: sleep(1.0), min_seconds=2**-5) == 1
+    assert seconds_per_call(lambda: sleep(0.25), 3) == 0.25
 
 
-def test_a_turn_does_not_last_for_ever(sleep: Callable[[float], None]) -> None:
-    waits = iter([2**-10] * 60 + [1.0] * 1000)  # from some call on, the machine is busy
+def test_a_turn_ends_early_on_a_busy_machine(sleep: Callable[[float], None]) -> None:
+    waits = iter([2**-10] * 60 + [1.0] * 1000)  # after 60 calls the machine is busy
     calls = []
 
     def task() -> None:
         calls.append(1)
         sleep(next(waits))
 
-    assert in_turns({"task": task}, turns=2, at_least=2**-5)["task"].seconds[1] == 1.0
+    assert in_turns({"task": task}, turns=2, min_seconds=2**-5)["task"].seconds[1] == 1.0
     assert len(calls) < 70
 
 
 @pytest.mark.parametrize("collecting", [False, True])
-def test_the_garbage_collector_rests_and_is_as_it_was(collecting: bool) -> None:
+def test_the_garbage_collector_is_off_and_then_restored(collecting: bool) -> None:
     calls = []
 
     def task() -> None:
@@ -68,7 +68,7 @@ def test_the_garbage_collector_rests_and_is_as_it_was(collecting: bool) -> None:
     try:
         gc.enable() if collecting else gc.disable()
         with pytest.raises(RuntimeError, match="stop"):
-            in_turns({"task": task}, at_least=0)
+            in_turns({"task": task}, min_seconds=0)
         assert gc.isenabled() == collecting
     finally:
         gc.enable()

@@ -37,7 +37,7 @@ from helpers.model.kinds import model_of
 from helpers.model.load.config import read_config
 from helpers.model.transformer import Transformer
 from helpers.timing import in_turns
-from helpers.timing.steps import repeated
+from helpers.timing.steps import repeatable
 from tools import launch
 
 USERS, TOKENS = tuple(2**n for n in range(10)), (500, 1000, 2000, 4000, 8000, 16_000, 32_000)
@@ -82,7 +82,7 @@ def step_ms(model: Transformer, users: int, tokens: int) -> float:
         rows.normal_()
     cache.advance(tokens)
     newest = torch.zeros(users, 1, dtype=torch.int64, device=DEVICE)
-    return 1000 * fastest(repeated(cache, partial(run, model, newest, cache)))
+    return 1000 * fastest(repeatable(cache, partial(run, model, newest, cache)))
 
 
 def record(config: ModelConfig, dtype: torch.dtype, speeds: Limits, room: float) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from helpers.drawing.words import LARGE, SMALL, counted, plain, text_width
 from helpers.model.cache import GrowingCache, StaticCache
 from helpers.model.generate import generate, prefill
 from helpers.model.transformer import Transformer
-from helpers.timing.steps import KINDS, fastest, parts_of_steps, step_after
+from helpers.timing.steps import PARTS, fastest_ms, fastest_part_ms, step_after
 from helpers.tokenizer import Tokenizer
 
 
@@ -37,8 +37,8 @@ class Ledger(NamedTuple):
         """Return the steps as `plots.waterfall` takes them; what is in no part is the rest."""
         bars = {}
         for n, ms in self.steps.items():
-            ends = [*accumulate(self.parts[n][kind] for kind in KINDS)]
-            parts = dict(zip(KINDS, zip([0.0, *ends], ends, strict=False), strict=True))
+            ends = [*accumulate(self.parts[n][kind] for kind in PARTS)]
+            parts = dict(zip(PARTS, zip([0.0, *ends], ends, strict=False), strict=True))
             bars[f"behind {n:,} rows"] = parts | {"rest": (ends[-1], max(ends[-1], ms))}, ms
         growing = ms + max(0, self.copies)
         bars["with a growing cache"] = bars[f"behind {n:,} rows"][0] | {"copies": (ms, growing)}, growing
@@ -55,9 +55,9 @@ def ledger_of_step(
         ms: what the step behind each was measured to take, milliseconds.
     """
     short, *_, long = lengths
-    parts = parts_of_steps(model, {n: step_after(model, n) for n in (short, long)}, turns)
-    kinds = {kind: step_after(model, long, kind=kind) for kind in (StaticCache, GrowingCache)}
-    static, growing = fastest(kinds, turns).values()
+    parts = fastest_part_ms(model, {n: step_after(model, n) for n in (short, long)}, turns)
+    kinds = {kind: step_after(model, long, cache_class=kind) for kind in (StaticCache, GrowingCache)}
+    static, growing = fastest_ms(kinds, turns).values()
     return Ledger({short: ms[0], long: ms[-1]}, parts, growing - static)
 
 
@@ -86,7 +86,7 @@ def time_replies(
     tasks = {("with", end): partial(passing, end - 1 if end > len(ids) else 0, end) for end in ends}
     tasks |= {("without", end): partial(passing, 0, end) for end in ends}
     output = {name: int(task()[0].argmax()) for name, task in tasks.items()}
-    ms = fastest(tasks, turns)
+    ms = fastest_ms(tasks, turns)
     return {
         name: TimedReply(
             tokenizer.words([output[name, end] for end in ends]),

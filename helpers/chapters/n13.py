@@ -28,7 +28,7 @@ from helpers.model.fast import FastTransformer, NarrowLinear, narrowed, speed_up
 from helpers.model.sizes import CONFIGS, narrow
 from helpers.model.transformer import Transformer
 from helpers.timing import count_operators, machine
-from helpers.timing.steps import fastest, parts_of_steps, step_after
+from helpers.timing.steps import fastest_ms, fastest_part_ms, step_after
 from helpers.timing.turns import Task
 
 RECORDED = Path(__file__).parent / "data" / "ladder.json"
@@ -50,22 +50,22 @@ def launch_overhead() -> float:
     Four models of 1 to 16 layers are so narrow that launches are nearly all of their step: the slope counts.
     """
     steps = [step_after(Transformer(narrow(layers)), TOKENS) for layers in (1, 4, 8, 16)]
-    return machine.launch_overhead(steps)
+    return machine.measure_launch_overhead(steps)
 
 
 def in_products(model: Transformer, step: Task, launch: float, turns: int) -> float:
     """Return the milliseconds of a step inside its products with the matrices, without launching them."""
     n_products = sum(isinstance(part, torch.nn.Linear) for part in model.modules())
-    return parts_of_steps(model, {"step": step}, turns)["step"]["matrices"] - 1000 * n_products * launch
+    return fastest_part_ms(model, {"step": step}, turns)["step"]["matrices"] - 1000 * n_products * launch
 
 
 def rate_of_loop(n_lines: int = 1024) -> float:
     """Return the numbers a second that a core multiplies with one token's by our loop, in its own cache."""
     matrix, scale = narrowed(np.ones((n_lines, 1024), np.float32), bits=8)
     loop = NarrowLinear(matrix, scale, np.zeros(n_lines, np.float32))
-    with machine.threads(1):  # put back at the end: Numba's first call sets PyTorch's number as well
+    with machine.torch_threads(1):  # put back at the end: Numba's first call sets PyTorch's number as well
         numba.set_num_threads(1)
-        return 1000 * matrix.size / fastest({"loop": partial(loop, torch.ones(1, 1024))}, turns=25)["loop"]
+        return 1000 * matrix.size / fastest_ms({"loop": partial(loop, torch.ones(1, 1024))}, turns=25)["loop"]
 
 
 @dataclass(frozen=True)
@@ -182,12 +182,12 @@ def climb(size: str, cores: int, rounds: int = 3) -> Ladder:
         way: _step(model if way == AS_IT_IS else twins[bits], way, cores) for way, (_, bits) in WAYS.items()
     }
     launches, rates, read, timed, products = [], [], [], [], []
-    with machine.threads(1):  # the step as it is runs on one core
+    with machine.torch_threads(1):  # the step as it is runs on one core
         for _ in range(rounds):
             launches.append(launch_overhead())
             rates.append(rate_of_loop())
             read.append({one: _bandwidth(model.config, *one, cores) for one in WAYS.values()})
-            timed.append(fastest(steps, turns=5))
+            timed.append(fastest_ms(steps, turns=5))
             products.append(in_products(model, steps[AS_IT_IS], launches[-1], turns=1))
         operators = {way: count_operators(step) for way, step in steps.items()}
     return Ladder(
@@ -220,8 +220,8 @@ def _step(model: Transformer | FastTransformer, way: str, cores: int) -> Task:
 
 def _bandwidth(config: ModelConfig, shared: bool, bits: int, cores: int) -> float:
     rows, weights, *_ = work_of(config, [(TOKENS, 1)], users=1, logits=1)
-    with machine.threads(cores if shared else 1):
-        return machine.bandwidth(int(4 * rows + bits / 8 * weights))
+    with machine.torch_threads(cores if shared else 1):
+        return machine.measure_bandwidth(int(4 * rows + bits / 8 * weights))
 
 
 def milliseconds(guess: Any, lower_bound: float, measured: float) -> Guess:

@@ -19,7 +19,7 @@ from helpers.model.generate import generate, prefill
 from helpers.model.speculate import Drafter, EarlyExit, Speculation, speculate
 from helpers.model.transformer import Transformer
 from helpers.plots.measured import curves
-from helpers.timing.steps import repeated
+from helpers.timing.steps import repeatable
 from helpers.timing.turns import Task, in_turns
 
 BAR, WIDEST = 24, 120  # px: height of a bar, width of a word's place at most
@@ -153,7 +153,7 @@ def pass_of(model: Transformer, T: int, context: int = 64) -> Task:
     tokens = torch.ones(1, context + T, dtype=torch.int64)
     prefill(model, tokens[:, :context], cache)
 
-    return repeated(cache, torch.inference_mode()(partial(model, tokens[:, context:], cache)))
+    return repeatable(cache, torch.inference_mode()(partial(model, tokens[:, context:], cache)))
 
 
 class Drafted(NamedTuple):
@@ -197,7 +197,7 @@ def timed_rounds(
     passes = {f"{T} words": pass_of(model, T) for T in lengths}
     drafters = {name: way[0] for name, way in ways.items()}
     passes |= {name: pass_of(one.first, 1) for name, one in drafters.items() if isinstance(one, EarlyExit)}
-    best = {name: timing.best for name, timing in in_turns(passes, turns=200, at_least=0).items()}
+    best = {name: timing.best for name, timing in in_turns(passes, turns=200, min_seconds=0).items()}
     word, found = best["1 words"], {}
     longer = [best[f"{T} words"] / word for T in lengths]
     for name, (_, k) in ways.items():

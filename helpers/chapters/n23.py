@@ -17,7 +17,7 @@ from helpers.model.cache import StateCache, StaticCache
 from helpers.model.generate import decode_step, prefill
 from helpers.model.state import StateTransformer
 from helpers.model.transformer import Transformer
-from helpers.timing.steps import fastest
+from helpers.timing.steps import fastest_ms
 from helpers.tokenizer import Tokenizer
 
 
@@ -43,7 +43,7 @@ def step_at(model: Transformer, length: int) -> Any:
 def step_times(models: Mapping[str, Transformer], lengths: Sequence[int]) -> dict[str, list[float]]:
     """Return the milliseconds of a decode step of each model behind so many tokens each."""
     tasks = {(name, n): step_at(model, n) for name, model in models.items() for n in lengths}
-    ms = fastest(tasks, turns=15)
+    ms = fastest_ms(tasks, turns=15)
     return {name: [ms[name, n] for n in lengths] for name in models}
 
 

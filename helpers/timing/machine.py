@@ -1,7 +1,7 @@
-"""What this machine can do: bytes a second, and launch overhead.
+"""What this machine can do: bytes per second, and launch overhead.
 
-Each is what it did at best, in the best of several turns: a busy moment makes a machine look slower than it
-is, never faster. PyTorch does the work, with as many threads as `torch.set_num_threads` says.
+Each is the best of several turns: a busy moment makes a machine look slower than it is, never faster. PyTorch
+does the work, with as many threads as `torch.set_num_threads` sets.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from helpers.timing.operators import count_operators
 from helpers.timing.turns import Task, in_turns
 from helpers.validate import check_whole
 
-AT_ONCE = 2**26  # bytes that one call reads, in several rounds where the buffer is smaller
+BYTES_PER_CALL = 2**26  # bytes that one call reads, in several rounds if the buffer is smaller
 ONE_TOKEN = "a matrix times one token"
 WIDTH = 1024  # columns of that matrix: the library's speed depends on it
 
 
 @contextmanager
-def threads(n: int) -> Iterator[None]:
-    """Let PyTorch use so many threads inside a `with`."""
+def torch_threads(n: int) -> Iterator[None]:
+    """In the block, let PyTorch use n threads."""
     import torch
 
     before = torch.get_num_threads()
@@ -34,53 +34,53 @@ def threads(n: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def bandwidth(nbytes: int, turns: int = 5) -> float:
-    """Return the bytes a second at which a buffer is read, by the fastest of several ways, in turns.
+def measure_bandwidth(nbytes: int, turns: int = 5) -> float:
+    """Return the bytes per second at which a buffer is read, with the fastest of several probes.
 
-    The others lose time with something else than reading.
+    The other probes lose time with other things than reading.
 
     Args:
-        nbytes: size of the buffer, 4 KiB or more: where it lies, in a cache of the processor's or in the
-            memory, decides.
-        turns: of each way.
+        nbytes: size of the buffer, 4 KiB or more; a small buffer is in one of the processor's caches, a large
+            one in memory.
+        turns: number of turns of each probe.
     """
     check_whole("nbytes", nbytes, 2**12)
-    probes = reading(nbytes)
+    probes = read_probes(nbytes)
     tasks = {name: task for name, (task, _) in probes.items()}
-    times = in_turns(tasks, turns, at_least=0.001)  # a mean of many calls is rarely undisturbed
+    times = in_turns(tasks, turns, min_seconds=0.001)  # a longer turn is rarely undisturbed
     return max(n / times[name].best for name, (_, n) in probes.items())
 
 
-def reading(nbytes: int) -> dict[str, tuple[Task, int]]:
-    """Return what reads a buffer of so many bytes, by name: the task, and the bytes that a call moves.
+def read_probes(nbytes: int) -> dict[str, tuple[Task, int]]:
+    """Return tasks that read a buffer, by name, each with the number of bytes that one call moves.
 
-    Sums and maxima read a small buffer several times in a call, or starting them would be most of the time.
+    Sums and maxima read a small buffer several times per call, or launching them would take most of the time.
     """
     import torch
     from torch.nn.functional import linear
 
-    x = torch.ones(nbytes // 8 * 2)  # as many as make two halves, and float64 numbers
+    x = torch.ones(nbytes // 8 * 2)  # an even number, for two halves and for float64
     width = min(WIDTH, len(x))
     matrix, token = x[: len(x) // width * width].view(-1, width), torch.ones(1, width)
-    rounds = max(1, AT_ONCE // nbytes)
-    again, again64 = x.expand(rounds, -1), x.view(torch.float64).expand(rounds, -1)
-    half, rest = x.chunk(2)
+    rounds = max(1, BYTES_PER_CALL // nbytes)
+    x_rounds, x64_rounds = x.expand(rounds, -1), x.view(torch.float64).expand(rounds, -1)
+    first_half, second_half = x.chunk(2)
     return {
-        "sum": (lambda: again.sum(dim=1), rounds * nbytes),
-        "sum in float64": (lambda: again64.sum(dim=1), rounds * nbytes),
-        "maximum": (lambda: again.amax(dim=1), rounds * nbytes),
-        "copy": (lambda: half.copy_(rest), nbytes),
+        "sum": (lambda: x_rounds.sum(dim=1), rounds * nbytes),
+        "sum in float64": (lambda: x64_rounds.sum(dim=1), rounds * nbytes),
+        "maximum": (lambda: x_rounds.amax(dim=1), rounds * nbytes),
+        "copy": (lambda: first_half.copy_(second_half), nbytes),
         ONE_TOKEN: (lambda: linear(token, matrix), 4 * matrix.numel()),
     }
 
 
-def launch_overhead(tasks: Sequence[Task], turns: int = 9) -> float:
-    """Return the seconds of launch overhead of one operator: the slope of time against operators.
+def measure_launch_overhead(tasks: Sequence[Task], turns: int = 9) -> float:
+    """Return the launch overhead of one operator in seconds: the slope of time against operators.
 
     Args:
-        tasks: two or more that compute as good as nothing, with different numbers of operators.
+        tasks: two or more tasks with different numbers of operators, which compute next to nothing.
     """
-    timed: dict[str, Any] = {str(n): task for n, task in enumerate(tasks)}
-    seconds = [timing.best for timing in in_turns(timed, turns).values()]
-    counts = [count_operators(task) for task in timed.values()]
+    by_name: dict[str, Any] = {str(n): task for n, task in enumerate(tasks)}
+    seconds = [timing.best for timing in in_turns(by_name, turns).values()]
+    counts = [count_operators(task) for task in tasks]
     return float(np.polyfit(counts, seconds, 1)[0])

@@ -1,4 +1,4 @@
-"""A long prompt among other requests, timed on the machine in front of you."""
+"""A long prompt among other requests, timed on this machine."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Sequence
 from helpers.model.transformer import Transformer
 from helpers.serve.engine import Engine
 
-OTHERS = 7
+N_OTHERS = 7
 
 
-def long_among(model: Transformer, budget: int, prompt: Sequence[int]) -> tuple[float, float]:
-    """Let a prompt come while OTHERS, requests of 4 tokens, reply.
+def time_long_prompt(model: Transformer, budget: int, prompt: Sequence[int]) -> tuple[float, float]:
+    """Add a long prompt while N_OTHERS requests, with prompts of 4 tokens, are running.
 
     Args:
-        budget: tokens of a step, at most.
-        prompt: of the newcomer, who gets one word.
+        budget: maximum number of tokens in a step.
+        prompt: the long prompt; its reply is one token.
 
     Returns:
-        Milliseconds to the newcomer's word, and the longest that the others waited for a next one.
+        Milliseconds: the TTFT of the long prompt, and the longest gap between two tokens of another request.
     """
-    engine = Engine(model, slots=OTHERS + 1, budget=budget, eos_ids=())  # nobody stops early
-    for n in range(OTHERS):
+    engine = Engine(model, slots=N_OTHERS + 1, budget=budget, eos_ids=())  # no reply ends early
+    for n in range(N_OTHERS):
         engine.add(n, prompt[n : n + 4], 150)
     engine.step()
     engine.add("long", prompt, 1)
     while not engine.sequences["long"].reply:
         engine.step()
     engine.step()
-    gaps = [engine.sequences[n].times.longest_gap for n in range(OTHERS)]
+    gaps = [engine.sequences[n].times.longest_gap for n in range(N_OTHERS)]
     return 1000 * engine.sequences["long"].times.ttft, 1000 * max(gaps)

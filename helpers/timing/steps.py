@@ -1,6 +1,6 @@
-"""Watch a model by the clock: its pause and its step, and what a step's milliseconds go to.
+"""Time a model: its prefill and its decode step, and how long the parts of a step take.
 
-Every number is the fastest of many tries, in turns: what else a machine does only makes a try longer.
+Every number is the fastest of many calls, in turns: other work of the machine only makes a call longer.
 """
 
 from __future__ import annotations
@@ -19,76 +19,76 @@ from helpers.model.attention import Core
 from helpers.model.cache import Cache, StaticCache
 from helpers.model.generate import decode_step, prefill
 from helpers.model.transformer import Transformer
-from helpers.timing.turns import Task, seconds_of
+from helpers.timing.turns import Task, seconds_per_call
 
-KINDS: dict[str, type[nn.Module]] = {"attention": Core, "matrices": nn.Linear}
+PARTS: dict[str, type[nn.Module]] = {"attention": Core, "matrices": nn.Linear}
 
 
-def repeated(cache: Cache, one_pass: Task) -> Task:
-    """Return a task: a pass after what the cache holds now, which first takes back what it added before."""
+def repeatable(cache: Cache, one_pass: Task) -> Task:
+    """Return a task that runs a pass after what is in the cache now, and can be called again and again."""
     length = cache.length
 
-    def again() -> Any:
+    def task() -> Any:
         cache.truncate(length)
         return one_pass()
 
-    return again
+    return task
 
 
-def step_after(model: Transformer, n: int, users: int = 1, kind: type[Cache] = StaticCache) -> Task:
+def step_after(model: Transformer, n: int, users: int = 1, cache_class: type[Cache] = StaticCache) -> Task:
     """Return a task: one decode step of all users, each after n tokens in a cache of this class."""
-    room = min(n + 2, model.config.max_seq_len)  # never full by the step: its rows are sliced, as in a reply
-    cache = kind(model.config, users, max_len=room)
+    capacity = min(n + 2, model.config.max_seq_len)  # the step does not fill it: K and V are slices, as usual
+    cache = cache_class(model.config, users, max_len=capacity)
     prefill(model, [[1] * n] * users, cache)
-    return repeated(cache, partial(decode_step, model, [[1]] * users, cache))
+    return repeatable(cache, partial(decode_step, model, [[1]] * users, cache))
 
 
-def fastest(tasks: Mapping[Any, Task], turns: int) -> dict[Any, float]:
-    """Return the milliseconds of the fastest call of each; a turn is 20 ms of calls, or one."""
-    found = dict.fromkeys(tasks, math.inf)
+def fastest_ms(tasks: Mapping[Any, Task], turns: int) -> dict[Any, float]:
+    """Return the milliseconds of each task's fastest call; a turn is 20 ms of calls, or one longer call."""
+    best = dict.fromkeys(tasks, math.inf)
     for _ in range(turns):
         for name, task in tasks.items():
-            task()  # what it reads comes near
-            left = 20.0
-            while left > 0:
-                taken = 1000 * seconds_of(task)
-                found[name] = min(found[name], taken)
-                left -= taken
-    return found
+            task()  # brings what it reads into the processor's cache
+            remaining = 20.0
+            while remaining > 0:
+                ms = 1000 * seconds_per_call(task)
+                best[name] = min(best[name], ms)
+                remaining -= ms
+    return best
 
 
 def pause_and_step(model: Transformer, lengths: Sequence[int], turns: int = 7) -> dict[str, list[float]]:
-    """Time a prefill of so many tokens, and one decode step behind them, in milliseconds.
+    """Time the prefill of prompts, and one decode step after each of them, in milliseconds.
 
     Args:
-        lengths: prompts, in tokens; each ends a token short of what the model takes.
-        turns: how often each takes its turn.
+        lengths: tokens of each prompt, fewer than the model's maximum.
+        turns: number of turns of each task.
 
     Returns:
-        {"pause": one for each length, "step": one for each}.
+        {"pause": [a number for each length], "step": [a number for each length]}.
     """
     tasks: dict[str, Any] = {}
     for n in lengths:
         tasks[f"pause {n}"] = lambda n=n: prefill(model, [1] * n, StaticCache(model.config, max_len=n))
         tasks[f"step {n}"] = step_after(model, n)
-    timed = fastest(tasks, turns)
-    return {kind: [timed[f"{kind} {n}"] for n in lengths] for kind in ("pause", "step")}
+    ms = fastest_ms(tasks, turns)
+    return {name: [ms[f"{name} {n}"] for n in lengths] for name in ("pause", "step")}
 
 
 @contextmanager
-def clocks(model: Transformer, seconds: dict[str, float]) -> Iterator[None]:
-    """Add up the seconds that the parts of a model take, by kind, while this is open."""
-    begun: list[float] = []
+def part_timers(model: Transformer, seconds: dict[str, float]) -> Iterator[None]:
+    """In the block, add the seconds that the parts of a model take to `seconds`, by the names in PARTS."""
+    starts: list[float] = []
 
-    def starts(*_: Any) -> None:
-        begun.append(time.perf_counter())
+    def start(*_: Any) -> None:
+        starts.append(time.perf_counter())
 
-    def ends(kind: str, *_: Any) -> None:
-        seconds[kind] += time.perf_counter() - begun.pop()
+    def stop(part: str, *_: Any) -> None:
+        seconds[part] += time.perf_counter() - starts.pop()
 
-    parts = [(kind, m) for kind, cls in KINDS.items() for m in model.modules() if isinstance(m, cls)]
-    hooks = [m.register_forward_pre_hook(starts) for _, m in parts]
-    hooks += [m.register_forward_hook(partial(ends, kind)) for kind, m in parts]
+    modules = [(part, m) for part, cls in PARTS.items() for m in model.modules() if isinstance(m, cls)]
+    hooks = [m.register_forward_pre_hook(start) for _, m in modules]
+    hooks += [m.register_forward_hook(partial(stop, part)) for part, m in modules]
     try:
         yield
     finally:
@@ -96,16 +96,16 @@ def clocks(model: Transformer, seconds: dict[str, float]) -> Iterator[None]:
             hook.remove()
 
 
-def parts_of_steps(model: Transformer, tasks: Mapping[Any, Task], turns: int) -> dict[Any, dict[str, float]]:
-    """Return for each task of a model the milliseconds in its parts, by kind: the fastest of many tries."""
-    parts: dict[Any, list[list[float]]] = {name: [] for name in tasks}
+def fastest_part_ms(model: Transformer, tasks: Mapping[Any, Task], turns: int) -> dict[Any, dict[str, float]]:
+    """Return for each task the milliseconds that each part of the model takes: the fastest of many calls."""
+    calls: dict[Any, list[list[float]]] = {name: [] for name in tasks}
     for _ in range(turns):
         for name, task in tasks.items():
-            task()  # its rows come near
+            task()  # brings what it reads into the processor's cache
             for _ in range(20):
-                seconds = dict.fromkeys(KINDS, 0.0)
-                with clocks(model, seconds):
+                seconds = dict.fromkeys(PARTS, 0.0)
+                with part_timers(model, seconds):
                     task()
-                parts[name].append([*seconds.values()])
-    least = {name: 1000 * np.min(tries, axis=0) for name, tries in parts.items()}
-    return {name: dict(zip(KINDS, ms.tolist(), strict=True)) for name, ms in least.items()}
+                calls[name].append([*seconds.values()])
+    best = {name: 1000 * np.min(seconds_of_calls, axis=0) for name, seconds_of_calls in calls.items()}
+    return {name: dict(zip(PARTS, ms.tolist(), strict=True)) for name, ms in best.items()}

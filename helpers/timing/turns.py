@@ -1,4 +1,4 @@
-"""Timing that a busy machine distorts little: the tasks take turns, and the middle of many turns counts."""
+"""Timing that a busy machine distorts little: the tasks take turns, and each is timed in many turns."""
 
 from __future__ import annotations
 
@@ -16,58 +16,58 @@ Task = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of one call, by the turns that were taken."""
+    """Seconds per call, one number for each turn."""
 
     seconds: tuple[float, ...]
 
     @property
     def median(self) -> float:
-        """The middle one: half of the turns were faster."""
+        """The median turn: half of the turns were faster."""
         return float(np.median(self.seconds))
 
     @property
     def best(self) -> float:
-        """The fastest: what the machine can do when nothing else keeps it busy."""
+        """The fastest turn: what the machine can do when nothing else keeps it busy."""
         return min(self.seconds)
 
 
-def seconds_of(task: Task, calls: int = 1, most: float = math.inf) -> float:
-    """Return the seconds of one call, as the mean of so many calls, or fewer once `most` seconds are over.
+def seconds_per_call(task: Task, calls: int = 1, max_seconds: float = math.inf) -> float:
+    """Return the mean seconds of a number of calls, or of fewer calls once `max_seconds` have passed.
 
     A task whose threads have to wait for a busy machine can take a thousand times as long as before.
     """
     start, done, seconds = time.perf_counter(), 0, 0.0
-    while done < calls and seconds <= most:
+    while done < calls and seconds <= max_seconds:
         task()
         done, seconds = done + 1, time.perf_counter() - start
     return seconds / done
 
 
-def calls_for(task: Task, at_least: float = 0.02) -> int:
-    """Return how many calls in a row take `at_least` seconds, so that the clock's steps do not show."""
+def calls_per_turn(task: Task, min_seconds: float = 0.02) -> int:
+    """Return how many calls take `min_seconds` together, so that the clock's resolution does not matter."""
     calls = 1
-    while (seconds := seconds_of(task, calls) * calls) < at_least:
-        calls = max(2 * calls, int(calls * at_least / max(seconds, 1e-9)))
+    while (seconds := seconds_per_call(task, calls) * calls) < min_seconds:
+        calls = max(2 * calls, int(calls * min_seconds / max(seconds, 1e-9)))
     return calls
 
 
-def in_turns(tasks: Mapping[str, Task], turns: int = 9, at_least: float = 0.02) -> dict[str, Timing]:
-    """Time tasks against each other: a, b, a, b, … so that a slow moment of the machine hits them all.
+def in_turns(tasks: Mapping[str, Task], turns: int = 9, min_seconds: float = 0.02) -> dict[str, Timing]:
+    """Time tasks in turns, a, b, a, b, …, so that a slow moment of the machine affects all of them.
 
     Args:
         tasks: what to call, by name; each is called a few times first, to warm up.
-        turns: how often each takes its turn.
-        at_least: seconds of one turn; a quick task is called many times in it.
+        turns: number of turns of each task.
+        min_seconds: length of a turn; a quick task is called many times in it.
     """
-    calls = {name: calls_for(task, at_least) for name, task in tasks.items()}
-    taken: dict[str, list[float]] = {name: [] for name in tasks}
+    calls = {name: calls_per_turn(task, min_seconds) for name, task in tasks.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in tasks}
     collecting = gc.isenabled()
-    gc.disable()  # or one task pays for what another left behind
+    gc.disable()  # or the time of one task includes the collection of another's garbage
     try:
         for _ in range(turns):
             for name, task in tasks.items():
-                taken[name].append(seconds_of(task, calls[name], most=10 * at_least))
+                seconds[name].append(seconds_per_call(task, calls[name], max_seconds=10 * min_seconds))
     finally:
         if collecting:
             gc.enable()
-    return {name: Timing(tuple(seconds)) for name, seconds in taken.items()}
+    return {name: Timing(tuple(per_turn)) for name, per_turn in seconds.items()}

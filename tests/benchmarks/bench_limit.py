@@ -33,7 +33,7 @@ from helpers.model.cache import StaticCache
 from helpers.model.fast import speed_up
 from helpers.model.generate import generate
 from helpers.model.transformer import Transformer
-from helpers.timing import seconds_of
+from helpers.timing import seconds_per_call
 from tests.benchmarks import common, llama
 from tests.gguf_file import write
 
@@ -124,7 +124,7 @@ class Stream:
         self.probes: list[Callable[[], Any]] = [numbers.sum, numbers.amax, lambda: numbers.dot(numbers)]
 
     def play(self, prompt: Tensor, n: int) -> tuple[list[float], list[int]]:
-        return [min(map(seconds_of, self.probes)) for _ in range(n)], []
+        return [min(map(seconds_per_call, self.probes)) for _ in range(n)], []
 
 
 def plain_model(name: str) -> Transformer | None:

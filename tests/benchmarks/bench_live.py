@@ -33,7 +33,7 @@ from helpers.model.generate import run
 from helpers.model.transformer import Transformer
 from helpers.stepper import Live
 from helpers.stepper.page import Section, build, file_script
-from helpers.timing import seconds_of
+from helpers.timing import seconds_per_call
 from tests.benchmarks import common
 from tests.browser.lab import FLAGS
 from tests.machine import find_chromium, find_node
@@ -128,7 +128,7 @@ def in_python(model: Transformer, turns: int) -> Times:
     taken: Times = {"prefill": [], "cached": [], "uncached": []}
 
     def time(task: str, work: Callable[[], Any]) -> None:
-        taken[task].append(1000 * seconds_of(work))
+        taken[task].append(1000 * seconds_per_call(work))
 
     for _ in range(turns + 1):
         cache, other = (StaticCache(model.config, max_len=CONTEXT + 1) for _ in range(2))

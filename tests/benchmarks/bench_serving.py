@@ -24,7 +24,7 @@ from helpers.model.fast import speed_up
 from helpers.model.generate import decode_step, prefill
 from helpers.model.transformer import Transformer
 from helpers.serve.engine import Engine
-from helpers.timing import in_turns, seconds_of
+from helpers.timing import in_turns, seconds_per_call
 from tests.benchmarks import common
 
 NEW, BATCHES, PAGE, POOL = 32, (1, 8, 32), 16, 256
@@ -74,7 +74,7 @@ def bench_throughput(name: str, model: Transformer, turns: int) -> None:
         }
         ways["transformers"] = partial(theirs, other, slots, prompts)
         output = {way: run() for way, run in ways.items()}  # which warms up, too
-        seconds = [[seconds_of(run) for run in ways.values()] for _ in range(turns)]
+        seconds = [[seconds_per_call(run) for run in ways.values()] for _ in range(turns)]
         for (way, replies), median in zip(output.items(), np.median(seconds, axis=0), strict=True):
             same = sum(a == b for a, b in zip(replies, output["plain"], strict=True))
             rows[way].append(f"{slots * NEW / median:,.0f} ({same} same)")
