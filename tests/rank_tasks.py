@@ -1,4 +1,4 @@
-"""What ranks run in tests: processes that start afresh import it from here."""
+"""Tasks that ranks run in tests; a new process imports them from here."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ import torch
 from torch import Tensor
 
 from helpers.model.cache import StaticCache
-from helpers.parallel import handover, heads, rows
-from helpers.parallel.rows import RowsOfRank
-from helpers.parallel.wire import Wire
+from helpers.parallel import handover, heads, shards
+from helpers.parallel.communicator import Communicator
+from helpers.parallel.shards import ShardedCache
 from tests.tiny import in_passes
 
 Job = tuple[Callable[..., Any], tuple[Any, ...], str]
 
 
-def several(wire: Wire, jobs: Sequence[Job]) -> list[Any]:
-    """Run several tasks in the same ranks, each with the bug of this name planted, if any."""
+def several(comm: Communicator, jobs: Sequence[Job]) -> list[Any]:
+    """Run several tasks in the same ranks, each with its bug planted, if it names one."""
     results = []
     for task, args, bug in jobs:
         with contextlib.ExitStack() as planted:
-            for where, name, wrong in BUGS.get(bug, lambda: [])():
-                planted.enter_context(mock.patch.object(where, name, wrong))
-            results.append(task(wire, *args))
+            for target, name, replacement in BUGS.get(bug, lambda: [])():
+                planted.enter_context(mock.patch.object(target, name, replacement))
+            results.append(task(comm, *args))
     return results
 
 
-def heads_logits(wire: Wire, folder: Path, ids: Tensor, split: list[int]) -> Tensor:
-    """All logits of a model whose heads lie apart."""
-    model = heads.load_share(folder, wire)
+def heads_logits(comm: Communicator, folder: Path, ids: Tensor, split: list[int]) -> Tensor:
+    """Return all logits of a model whose heads are divided among the ranks."""
+    model = heads.load_shard(folder, comm)
     return in_passes(model, ids, split, StaticCache(model.config, len(ids), dtype=torch.float64))
 
 
-def rows_logits(wire: Wire, folder: Path, ids: Tensor, split: list[int]) -> Tensor:
-    """All logits of a model whose rows lie apart."""
-    model = rows.load_merging(folder, wire)
-    cache = RowsOfRank(model.config, wire.rank, wire.world, batch=len(ids), dtype=torch.float64)
+def context_logits(comm: Communicator, folder: Path, ids: Tensor, split: list[int]) -> Tensor:
+    """Return all logits of a model whose KV entries are divided among the ranks."""
+    model = shards.load_context_parallel(folder, comm)
+    cache = ShardedCache(model.config, comm.rank, comm.world_size, batch=len(ids), dtype=torch.float64)
     return in_passes(model, ids, split, cache)
 
 
@@ -52,71 +52,75 @@ Patches = list[tuple[Any, str, Any]]
 
 
 def sum_forgotten() -> Patches:
-    right, calls = Wire.all_reduce, iter(range(10**6))
+    original, calls = Communicator.all_reduce, iter(range(10**6))
 
-    def all_reduce(wire: Wire, x: Tensor, what: str) -> Tensor:
-        whole = right(wire, x, what)
-        return x if next(calls) % 2 else whole
+    def all_reduce(comm: Communicator, x: Tensor, purpose: str) -> Tensor:
+        total = original(comm, x, purpose)
+        return x if next(calls) % 2 else total
 
-    return [(Wire, "all_reduce", all_reduce)]
+    return [(Communicator, "all_reduce", all_reduce)]
 
 
 def kv_heads_of_rank_0() -> Patches:
-    right = heads.heads_of_rank
-    return [(heads, "heads_of_rank", lambda rank, *sizes: (right(rank, *sizes)[0], right(0, *sizes)[1]))]
+    original = heads.heads_of_rank
+
+    def heads_of_rank(rank: int, *sizes: int) -> tuple[list[int], list[int]]:
+        return original(rank, *sizes)[0], original(0, *sizes)[1]
+
+    return [(heads, "heads_of_rank", heads_of_rank)]
 
 
-def rows_counted_as_positions() -> Patches:
-    """The mask is that of a cache that keeps as many rows from the beginning of the text."""
+def entries_counted_as_positions() -> Patches:
+    """The mask is that of a cache with the same number of entries from the beginning of the text."""
 
     def mask(cache: Any, T: int, layer: int = 0) -> Tensor:
-        S = len(range(cache.rank, cache.length + T, cache.world))
-        return torch.arange(S) <= cache.positions(T)[:, None] // cache.world
+        S = len(range(cache.rank, cache.length + T, cache.world_size))
+        return torch.arange(S) <= cache.positions(T)[:, None] // cache.world_size
 
-    return [(RowsOfRank, "mask", mask)]
+    return [(ShardedCache, "mask", mask)]
 
 
-def rows_of_the_handover_not_counted() -> Patches:
-    class Forgetful(StaticCache):
+def received_entries_not_counted() -> Patches:
+    class NotCounting(StaticCache):
         def advance(self, T: int) -> None:
             super().advance(T if T == 1 else 0)
 
-    return [(handover, "StaticCache", Forgetful)]
+    return [(handover, "StaticCache", NotCounting)]
 
 
 BUGS: dict[str, Callable[[], Patches]] = {
     "one sum forgotten": sum_forgotten,
-    "everyone has rank 0's KV heads": kv_heads_of_rank_0,
-    "merged by plain average": lambda: [(rows, "merged", lambda o, lse: o.mean(0))],
-    "rows counted as positions": rows_counted_as_positions,
-    "rows received and not counted": rows_of_the_handover_not_counted,
+    "all ranks have rank 0's KV heads": kv_heads_of_rank_0,
+    "merged by plain average": lambda: [(shards, "merge_contexts", lambda o, lse: o.mean(0))],
+    "entries counted as positions": entries_counted_as_positions,
+    "received entries not counted": received_entries_not_counted,
 }
 
 
-def fail(wire: Wire, how: str, folder: Path) -> Any:
-    """Leave a note of this process; then rank 1 fails while the others wait for it."""
+def fail(comm: Communicator, failure: str, folder: Path) -> Any:
+    """Write this process's id to the folder; then rank 1 fails while the others wait for it."""
     (folder / str(os.getpid())).touch()
-    if wire.rank == 1:
-        match how:
+    if comm.rank == 1:
+        match failure:
             case "raise":
                 raise LookupError("no such thing")
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
-            case "leave":
+            case "exit":
                 os._exit(3)
             case "hang":
                 time.sleep(60)
-            case "give what cannot be sent":
+            case "return a lambda":
                 return lambda: None
-    if how == "raise":
-        time.sleep(120)  # it computes, and does not see that the other is gone
-    return wire.all_reduce(torch.ones(1), "sum")
+    if failure == "raise":
+        time.sleep(120)  # it is busy, and does not notice that the other has ended
+    return comm.all_reduce(torch.ones(1), "sum")
 
 
-def stay(wire: Wire, port: int) -> None:
-    """Call at a port; then rank 0 computes for a minute, and rank 1 waits for it."""
+def stay(comm: Communicator, port: int) -> None:
+    """Connect to a port; then rank 0 computes for a minute, and rank 1 waits for it."""
     socket.create_connection(("127.0.0.1", port)).send(b"!")
     end = time.monotonic() + 60
-    while wire.rank == 0 and time.monotonic() < end:
+    while comm.rank == 0 and time.monotonic() < end:
         pass
-    wire.all_reduce(torch.ones(1), "sum")
+    comm.all_reduce(torch.ones(1), "sum")

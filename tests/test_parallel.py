@@ -1,4 +1,4 @@
-"""Ranks: the same words as one machine, every byte counted, and nothing left behind when one fails."""
+"""Ranks: the same replies as on one machine, all bytes counted, no process left when a rank fails."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from helpers.model.generate import generate
 from helpers.model.load import save
 from helpers.parallel import ranks
 from helpers.parallel.handover import handover
-from helpers.parallel.heads import share_config, tensor_parallel
+from helpers.parallel.heads import shard_config, tensor_parallel
 from helpers.parallel.ranks import RankError, run_ranks
-from helpers.parallel.rows import attend_own_rows, context_parallel, merged
+from helpers.parallel.shards import attend_shard, context_parallel, merge_contexts
 from tests import rank_tasks
 from tests.test_latent import tiny_latent
 from tests.tiny import in_passes, tiny, tiny_config, tokens
 
 SPLITS = ([9], [1] * 9, [3, 1, 5])
-# Ranks, and models whose heads and MLP they can share out: QK norms, more ranks than KV heads, biases.
+# Ranks, and models whose heads and MLP they can divide: QK norms, more ranks than KV heads, biases.
 SHARED: dict[int, list[dict[str, Any]]] = {
     2: [{"n_kv_heads": 1, "qkv_bias": True}, {"kind": QKNormConfig, "n_kv_heads": 2}],
     3: [{"intermediate_size": 24}],
@@ -45,9 +45,9 @@ SHARED: dict[int, list[dict[str, Any]]] = {
 }
 PLANTED = {
     "one sum forgotten": rank_tasks.heads_logits,
-    "everyone has rank 0's KV heads": rank_tasks.heads_logits,
-    "merged by plain average": rank_tasks.rows_logits,
-    "rows counted as positions": rank_tasks.rows_logits,
+    "all ranks have rank 0's KV heads": rank_tasks.heads_logits,
+    "merged by plain average": rank_tasks.context_logits,
+    "entries counted as positions": rank_tasks.context_logits,
 }
 
 
@@ -58,47 +58,47 @@ def stored(folder: Path, **sizes: Any) -> tuple[Path, Any]:
     return folder, model
 
 
-# Shares, without ranks.
+# Shards, without ranks.
 
 
 @given(st.integers(1, 7), st.integers(0, 6), st.integers(1, 4), st.integers(0, 1000))
-def test_shares_of_the_rows_merge_to_the_whole(T: int, before: int, n: int, seed: int) -> None:
+def test_merged_contexts_of_shards_equal_attention(T: int, before: int, n: int, seed: int) -> None:
     draw = torch.Generator().manual_seed(seed)
     S = before + T
     q, k, v = (
-        torch.randn(2, H, rows, 8, dtype=torch.float64, generator=draw)
-        for H, rows in ((6, T), (3, S), (3, S))
+        torch.randn(2, H, length, 8, dtype=torch.float64, generator=draw)
+        for H, length in ((6, T), (3, S), (3, S))
     )
     mask = torch.ones(T, S, dtype=torch.bool).tril(before)
-    owner = torch.randint(n, (S,), generator=draw)  # some may own nothing
-    shares = [
-        attend_own_rows(q * 9, k[:, :, mine], v[:, :, mine], mask[:, mine], 0.3)
-        for mine in (owner == i for i in range(n))
+    owner = torch.randint(n, (S,), generator=draw)  # some may have no entries
+    shards = [
+        attend_shard(q * 9, k[:, :, own], v[:, :, own], mask[:, own], 0.3)
+        for own in (owner == rank for rank in range(n))
     ]
-    found = merged(*(torch.stack(parts) for parts in zip(*shares, strict=True)))
-    torch.testing.assert_close(found, attend(q * 9, k, v, mask, 0.3), rtol=0, atol=1e-12)
+    contexts = merge_contexts(*(torch.stack(parts) for parts in zip(*shards, strict=True)))
+    torch.testing.assert_close(contexts, attend(q * 9, k, v, mask, 0.3), rtol=0, atol=1e-12)
 
 
-def test_what_cannot_be_run_is_refused_at_once(tmp_path: Path) -> None:
-    wrong: list[tuple[dict[str, Any], str]] = [
+def test_invalid_arguments_raise_at_once(tmp_path: Path) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"n": 0}, "n is 0"),
         ({"deadline_seconds": 0}, "deadline_seconds is 0; expected seconds, over 0"),
         ({"task": of_a_cell()}, "^the task is <function task.*; expected a function of a module"),
         (
             {"task": functools.partial(rank_tasks.fail)},
-            "^the task is functools.partial.*; give its",
+            "^the task is functools.partial.*; pass the",
         ),
     ]
-    for settings, message in wrong:
+    for settings, message in cases:
         with pytest.raises(ValueError, match=message):
             run_ranks(**{"task": rank_tasks.fail, "n": 2, "deadline_seconds": 5, **settings})
     for world, what in ((4, "n_heads 6"), (2, "3 KV heads"), (3, "intermediate_size 22")):
         with pytest.raises(ValueError, match=f"{world} ranks for {what}"):
-            share_config(tiny_config(), 0, world)
+            shard_config(tiny_config(), 0, world)
     for world in (1, 3):
-        wire: Any = SimpleNamespace(rank=0, world=world)  # each rank sees it, before it waits for another
+        comm: Any = SimpleNamespace(rank=0, world_size=world)  # raised before a rank waits for another
         with pytest.raises(ValueError, match=f"handover in {world} ranks; expected 2"):
-            handover(wire, shipped.FOLDER, [1], 2)
+            handover(comm, shipped.FOLDER, [1], 2)
 
 
 def of_a_cell() -> Callable[..., Any]:
@@ -112,13 +112,13 @@ def of_a_cell() -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("n", SHARED)
-def test_ranks_give_the_logits_of_one_machine(n: int, tmp_path: Path) -> None:
+def test_logits_of_ranks_equal_those_of_one_machine(n: int, tmp_path: Path) -> None:
     ids, jobs, expected = tokens(2, 9), [], []
     for number, sizes in enumerate(SHARED[n]):
         folder, model = stored(tmp_path / str(number), **sizes)
         for split in SPLITS:
             one = in_passes(model, ids, split, StaticCache(model.config, 2, dtype=torch.float64))
-            for task in (rank_tasks.heads_logits, rank_tasks.rows_logits):
+            for task in (rank_tasks.heads_logits, rank_tasks.context_logits):
                 jobs.append((task, (folder, ids, split), ""))
                 expected.append(one)
     for results in run_ranks(rank_tasks.several, n, jobs):
@@ -126,7 +126,7 @@ def test_ranks_give_the_logits_of_one_machine(n: int, tmp_path: Path) -> None:
             torch.testing.assert_close(logits, one, rtol=0, atol=1e-9, msg=f"{task.__name__}, {split}")
 
 
-def test_planted_bugs_are_caught(tmp_path: Path) -> None:
+def test_planted_bugs_change_the_logits(tmp_path: Path) -> None:
     ids = tokens(2, 9)
     folder, model = stored(tmp_path, n_heads=8, n_kv_heads=2, intermediate_size=24)
     right = in_passes(model, ids, [3, 1, 5], StaticCache(model.config, 2, dtype=torch.float64))
@@ -137,46 +137,46 @@ def test_planted_bugs_are_caught(tmp_path: Path) -> None:
     save(model, ends)
     config = json.loads((ends / "config.json").read_text(encoding="utf-8"))
     (ends / "config.json").write_text(json.dumps(config | {"eos_token_id": words[2]}), encoding="utf-8")
-    jobs.append((handover, (folder, prompt, 12), "rows received and not counted"))
+    jobs.append((handover, (folder, prompt, 12), "received entries not counted"))
     jobs.append((handover, (ends, prompt, 12), ""))
     jobs += [(task, (folder, ids, [3, 1, 5]), bug) for bug, task in PLANTED.items()]
     assert {bug for _, _, bug in jobs} == {"", *rank_tasks.BUGS}
     results = run_ranks(rank_tasks.several, 2, jobs)
     (here, here_bug, here_ends, *_), (there, there_bug, there_ends, *logits) = results
-    assert here_ends.words + there_ends.words == words[: words.index(words[2]) + 1]
-    assert here.words + there.words == words
-    assert here_bug.words + there_bug.words != words
+    assert here_ends.output_ids + there_ends.output_ids == words[: words.index(words[2]) + 1]
+    assert here.output_ids + there.output_ids == words
+    assert here_bug.output_ids + there_bug.output_ids != words
     missed = [bug for bug, one in zip(PLANTED, logits, strict=True) if torch.allclose(one, right, atol=1e-3)]
     assert missed == []
 
 
-def test_the_shipped_model_signs_the_diary_and_sends_what_it_should() -> None:
+def test_ranks_of_the_shipped_model_send_the_expected_bytes() -> None:
     model, tokenizer = shipped.load()
     prompt = tokenizer.encode("Mia writes from Oslo . Mia swam in the lake . It was sunny . Signed by")
     alone = list(generate(model, prompt, 4))
     assert tokenizer.decode(alone) == "Mia from Oslo ."
     args, rows = (shipped.FOLDER, prompt, 4), 20 * 2048
     jobs = [(task, args, "") for task in (handover, tensor_parallel, context_parallel)]
-    (here, heads, kept), (there, *others) = run_ranks(rank_tasks.several, 2, jobs)
-    assert here.words + there.words == alone
-    assert [one.words for one in (heads, kept, *others)] == [alone] * 4
+    (here, heads, context), (there, *others) = run_ranks(rank_tasks.several, 2, jobs)
+    assert here.output_ids + there.output_ids == alone
+    assert [one.output_ids for one in (heads, context, *others)] == [alone] * 4
     # 17 rows of 2,048 bytes; two sums a layer of 128 numbers a token; four heads' context and lse.
-    assert kept.sent == {
+    assert context.sent_nbytes == {
         "first word": 8,
         "rows": 17 * 2048,
         "sums": 20 * 4 * 2 * 128 * 4,
         "contexts": 20 * 4 * 4 * 33 * 4,
     }
-    assert [one.rows for one in (heads, kept, *others)] == [rows // 2] * 4
-    assert here.rows == 17 * 2048
-    assert heads.weights < 0.52 * here.weights == 0.52 * kept.weights
+    assert [one.cache_nbytes for one in (heads, context, *others)] == [rows // 2] * 4
+    assert here.cache_nbytes == 17 * 2048
+    assert heads.weight_nbytes < 0.52 * here.weight_nbytes == 0.52 * context.weight_nbytes
 
 
-def test_latent_rows_lie_apart(tmp_path: Path) -> None:
+def test_latent_entries_can_be_divided_among_ranks(tmp_path: Path) -> None:
     model, ids = tiny_latent(), tokens(2, 9)
     save(model, tmp_path)
     right = in_passes(model, ids, [3, 1, 5], StaticCache(model.config, 2, dtype=torch.float64))
-    for logits in run_ranks(rank_tasks.rows_logits, 2, tmp_path, ids, [3, 1, 5]):
+    for logits in run_ranks(rank_tasks.context_logits, 2, tmp_path, ids, [3, 1, 5]):
         torch.testing.assert_close(logits, right, rtol=0, atol=1e-9)
 
 
@@ -192,27 +192,27 @@ def gone(pid: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("how", "output"),
+    ("failure", "message"),
     [
         ("kill", "rank 1 was killed by SIGKILL"),
-        ("leave", "rank 1 left with exit code 3"),
+        ("exit", "rank 1 exited with code 3"),
         ("hang", "rank 1 was still running"),
-        ("give what cannot be sent", "rank 1 raised AttributeError: Can't pickle"),
+        ("return a lambda", "rank 1 raised AttributeError: Can't pickle"),
     ],
 )
-def test_a_rank_that_fails_is_named_and_nothing_is_left(how: str, output: str, tmp_path: Path) -> None:
+def test_the_error_names_the_rank_that_failed(failure: str, message: str, tmp_path: Path) -> None:
     errors = list[str]()
-    for seconds in (3, 12, 60) if how == "hang" else (60,):  # a busy machine may need 3 s to start them
+    for seconds in (3, 12, 60) if failure == "hang" else (60,):  # a busy machine may need 3 s to start them
         (notes := tmp_path / str(seconds)).mkdir()
         with pytest.raises(RankError) as caught:
-            run_ranks(rank_tasks.fail, 2, how, notes, deadline_seconds=seconds)
+            run_ranks(rank_tasks.fail, 2, failure, notes, deadline_seconds=seconds)
         errors.append(str(caught.value))
-        if output in errors[-1]:
+        if message in errors[-1]:
             return assert_nothing_left(notes)
     pytest.fail("\n".join(errors))
 
 
-def test_when_a_rank_raises_the_others_are_ended_at_once(tmp_path: Path) -> None:
+def test_an_error_in_one_rank_ends_the_others(tmp_path: Path) -> None:
     began = time.monotonic()
     with pytest.raises(RankError, match="rank 1 raised LookupError"):
         run_ranks(rank_tasks.fail, 2, "raise", tmp_path, deadline_seconds=90)
@@ -221,35 +221,35 @@ def test_when_a_rank_raises_the_others_are_ended_at_once(tmp_path: Path) -> None
 
 
 def assert_nothing_left(folder: Path) -> None:
-    """The ranks that left a note are gone."""
+    """Check that the ranks that wrote their ids have ended."""
     pids = [int(path.name) for path in folder.iterdir()]
     assert len(pids) == 2
     assert all(map(gone, pids))
     assert multiprocessing.active_children() == []
 
 
-def test_ctrl_c_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ended, store, ports = ranks.mp.ProcessContext.join, ranks.dist.TCPStore, list[int]()
+def test_ctrl_c_leaves_no_process_and_no_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    join, store, ports = ranks.mp.ProcessContext.join, ranks.dist.TCPStore, list[int]()
 
     def interrupted(*args: Any) -> Any:
-        ended(*args)
+        join(*args)
         raise KeyboardInterrupt
 
-    def noting(*args: Any, **settings: Any) -> Any:
-        made = store(*args, **settings)
-        ports.append(made.port)
-        return made
+    def noting(*args: Any, **kwargs: Any) -> Any:
+        new_store = store(*args, **kwargs)
+        ports.append(new_store.port)
+        return new_store
 
     monkeypatch.setattr(ranks.mp.ProcessContext, "join", interrupted)
     monkeypatch.setattr(ranks.dist, "TCPStore", noting)
-    with pytest.raises(KeyboardInterrupt) as kept:
+    with pytest.raises(KeyboardInterrupt) as error:
         run_ranks(rank_tasks.fail, 2, "", tmp_path)
     assert_nothing_left(tmp_path)
-    with socket.create_server((ranks.HOST, *ports)):  # it is free again
-        assert kept.tb, "whose frames hold on to all that they have"
+    with socket.create_server((ranks.HOST, *ports)):  # the port is free again
+        assert error.tb, "its frames keep references to all their objects"
 
 
-def test_ranks_end_with_the_process_that_started_them() -> None:
+def test_ranks_end_with_their_parent_process() -> None:
     with contextlib.ExitStack() as closed, socket.create_server((ranks.HOST, 0)) as server:
         server.settimeout(60)
         start = "from helpers.parallel.ranks import run_ranks; from tests import rank_tasks; "
@@ -261,4 +261,4 @@ def test_ranks_end_with_the_process_that_started_them() -> None:
         for line in lines:
             line.settimeout(10)
             with contextlib.suppress(ConnectionResetError):
-                assert line.recv(1) == b""  # its process is gone
+                assert line.recv(1) == b""  # its process has ended

@@ -1,1 +1,1 @@
-"""Several processes that share nothing and run one model together: what each does, and what they send."""
+"""Several processes that share no memory and run one model together: what each runs, and what they send."""

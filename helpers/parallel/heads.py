@@ -1,7 +1,7 @@
-"""Tensor parallel: each rank holds some heads, their rows, and a part of each MLP.
+"""Tensor parallelism: each rank holds some heads, their KV entries, and a part of each MLP.
 
-A rank's model is a `Transformer` like any other, with fewer heads. What the last matrices of attention and
-of the MLP give are parts of a sum; two sums a layer make them whole.
+A rank's model is an ordinary `Transformer` with fewer heads. The outputs of the last matrices of attention
+and of the MLP are partial sums; two all-reduces per layer complete them.
 
 Source: Megatron-LM, Shoeybi et al. 2019, arXiv:1909.08053.
 """
@@ -23,78 +23,79 @@ from helpers.model.load.config import read_config
 from helpers.model.load.safetensors import PREFIX, WEIGHTS
 from helpers.model.load.weights import assemble
 from helpers.model.transformer import Transformer
-from helpers.parallel.wire import Report, Wire
+from helpers.parallel.communicator import Communicator, Report
 
 
-def heads_of_rank(rank: int, world: int, n_heads: int, n_kv_heads: int) -> tuple[list[int], list[int]]:
-    """Return the query heads of a rank, and the KV heads that serve them."""
-    each, group = n_heads // world, n_heads // n_kv_heads
-    queries = list(range(rank * each, (rank + 1) * each))
-    return queries, sorted({head // group for head in queries})
+def heads_of_rank(rank: int, world_size: int, n_heads: int, n_kv_heads: int) -> tuple[list[int], list[int]]:
+    """Return the query heads of a rank, and the KV heads that they use."""
+    n_per_rank, group = n_heads // world_size, n_heads // n_kv_heads
+    query_heads = list(range(rank * n_per_rank, (rank + 1) * n_per_rank))
+    return query_heads, sorted({head // group for head in query_heads})
 
 
-def share_of(weights: Mapping[str, Any], config: ModelConfig, rank: int, world: int) -> dict[str, Tensor]:
-    """Cut a rank's share out of the weights: its heads, its part of each MLP, and all of the rest.
+def shard_weights(
+    weights: Mapping[str, Any], config: ModelConfig, rank: int, world_size: int
+) -> dict[str, Tensor]:
+    """Return a rank's shard of the weights: its heads, its part of each MLP, and all other weights.
 
     Args:
-        weights: by the model's names, tensors or what can be cut like them, so that no more is read.
-        config: the whole model's.
+        weights: tensors by their names in the model, or slices of a file, so that only the shard is read.
+        config: the config of the whole model.
     """
-    queries, kv_heads = heads_of_rank(rank, world, config.n_heads, config.n_kv_heads)
-    D, width = config.head_dim, config.intermediate_size // world
-    q, kv = (slice(heads[0] * D, (heads[-1] + 1) * D) for heads in (queries, kv_heads))
+    query_heads, kv_heads = heads_of_rank(rank, world_size, config.n_heads, config.n_kv_heads)
+    D, width = config.head_dim, config.intermediate_size // world_size
+    q, kv = (slice(heads[0] * D, (heads[-1] + 1) * D) for heads in (query_heads, kv_heads))
     mlp = slice(rank * width, (rank + 1) * width)
-    # Rows of these: what comes out.
-    rows_taken = {"q_proj": q, "k_proj": kv, "v_proj": kv, "gate_proj": mlp, "up_proj": mlp}
-    taken = {"o_proj": q, "down_proj": mlp}  # columns: what goes in
-    share = {}
+    rows = {"q_proj": q, "k_proj": kv, "v_proj": kv, "gate_proj": mlp, "up_proj": mlp}  # outputs
+    columns = {"o_proj": q, "down_proj": mlp}  # inputs
+    shard = {}
     for name, weight in weights.items():
         part = name.split(".")[-2]
-        share[name] = weight[:, taken[part]] if part in taken else weight[rows_taken.get(part, slice(None))]
-    return share
+        shard[name] = weight[:, columns[part]] if part in columns else weight[rows.get(part, slice(None))]
+    return shard
 
 
-def share_config(config: ModelConfig, rank: int, world: int) -> ModelConfig:
-    """Return the sizes of a rank's model.
+def shard_config(config: ModelConfig, rank: int, world_size: int) -> ModelConfig:
+    """Return the config of a rank's model.
 
     Raises:
-        ValueError: heads or MLP cannot be shared out evenly among so many ranks.
+        ValueError: heads or MLP cannot be divided evenly among the ranks.
     """
     sizes = {"n_heads": config.n_heads, "intermediate_size": config.intermediate_size}
     for name, size in sizes.items():
-        if size % world:
-            raise ValueError(f"{world} ranks for {name} {size}; expected a number that divides it")
-    if config.n_kv_heads % world and world % config.n_kv_heads:
+        if size % world_size:
+            raise ValueError(f"{world_size} ranks for {name} {size}; expected a number that divides it")
+    if config.n_kv_heads % world_size and world_size % config.n_kv_heads:
         raise ValueError(
-            f"{world} ranks for {config.n_kv_heads} KV heads; expected as many, a number that divides them, "
-            "or a multiple, where several ranks hold the same one"
+            f"{world_size} ranks for {config.n_kv_heads} KV heads; expected a number that divides them, or a "
+            "multiple of it, so that several ranks hold the same head"
         )
-    queries, kv_heads = heads_of_rank(rank, world, config.n_heads, config.n_kv_heads)
-    width = config.intermediate_size // world
-    return replace(config, n_heads=len(queries), n_kv_heads=len(kv_heads), intermediate_size=width)
+    query_heads, kv_heads = heads_of_rank(rank, world_size, config.n_heads, config.n_kv_heads)
+    width = config.intermediate_size // world_size
+    return replace(config, n_heads=len(query_heads), n_kv_heads=len(kv_heads), intermediate_size=width)
 
 
-def load_share(folder: Path, wire: Wire) -> Transformer:
-    """Load a rank's share of a checkpoint of one file, and no more of it; errors as in `share_config`."""
+def load_shard(folder: Path, comm: Communicator) -> Transformer:
+    """Load only a rank's shard from a checkpoint of one file; errors as in `shard_config`."""
     config = read_config(folder, None)
-    own = share_config(config, wire.rank, wire.world)
+    own_config = shard_config(config, comm.rank, comm.world_size)
     with safe_open(folder / WEIGHTS, framework="pt") as file:
         weights = {name.removeprefix(PREFIX): file.get_slice(name) for name in sorted(file.keys())}
-        model = assemble(own, share_of(weights, config, wire.rank, wire.world))
-    add_up(model, wire)
+        model = assemble(own_config, shard_weights(weights, config, comm.rank, comm.world_size))
+    all_reduce_outputs(model, comm)
     return model
 
 
-def add_up(model: Transformer, wire: Wire) -> None:
-    """Let what `o_proj` and `down_proj` give be the sum of all ranks' parts."""
+def all_reduce_outputs(model: Transformer, comm: Communicator) -> None:
+    """Replace the outputs of `o_proj` and `down_proj` by the sums over all ranks."""
     for name, linear in model.named_modules():
         if name.endswith(("o_proj", "down_proj")):
-            linear.register_forward_hook(lambda linear, x, part: wire.all_reduce(part, "sums"))
+            linear.register_forward_hook(lambda linear, x, part: comm.all_reduce(part, "sums"))
 
 
-def tensor_parallel(wire: Wire, folder: Path, prompt: list[int], max_new_tokens: int) -> Report:
-    """Say a reply together, each rank with its share of a checkpoint's heads."""
-    model = load_share(folder, wire)
-    rows = len(prompt) + max_new_tokens - 1
-    cache = StaticCache(model.config, max_len=rows, dtype=model.embed_tokens.weight.dtype)
-    return wire.report(list(generate(model, prompt, max_new_tokens, cache=cache)), model, cache)
+def tensor_parallel(comm: Communicator, folder: Path, prompt: list[int], max_new_tokens: int) -> Report:
+    """Generate a reply together with the other ranks, each with its shard of a checkpoint's heads."""
+    model = load_shard(folder, comm)
+    max_len = len(prompt) + max_new_tokens - 1
+    cache = StaticCache(model.config, max_len=max_len, dtype=model.embed_tokens.weight.dtype)
+    return comm.report(list(generate(model, prompt, max_new_tokens, cache=cache)), model, cache)

@@ -1,9 +1,10 @@
-"""Start ranks: processes on this machine that share nothing, run one task together, and are gone at its end.
+"""Start ranks: processes on this machine that share no memory, run one task together, and end with it.
 
-    words = run_ranks(handover, 2, folder, prompt)  # what each rank gave
+    reports = run_ranks(handover, 2, folder, prompt, 4)  # what the task returned in each rank
 
-They talk over gloo, on this machine's loopback. On Linux a server that has imported PyTorch forks them, so
-that only the first start takes seconds. Elsewhere each rank imports PyTorch anew. They end with this process.
+They communicate over gloo, on this machine's loopback interface. On Linux they are forked from a server that
+has imported PyTorch, so that only the first start takes seconds. On other systems each rank imports PyTorch.
+They end when this process ends.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from helpers.parallel.wire import Wire
+from helpers.parallel.communicator import Communicator
 from helpers.validate import check_whole, is_number
 
 HOST = "127.0.0.1"
@@ -38,12 +39,12 @@ LOST = re.compile(r"closed by peer|reset by peer|broken pipe|timed out", re.IGNO
 
 
 class RankError(RuntimeError):
-    """Ranks could not be started, or one raised, died, or did not end in time; all of them are gone."""
+    """Ranks could not be started, or one raised, died, or did not end in time; all of them have ended."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a rank ended: what its task gave, or how it failed; the lowest `order` is the likeliest cause."""
+    """How a rank ended: its task's result, or how it failed; the lowest `order` is most likely the cause."""
 
     value: Any = None
     failure: str = ""
@@ -51,94 +52,99 @@ class Outcome:
 
 
 def run_ranks(task: Callable[..., Any], n: int, *args: Any, deadline_seconds: float = 60.0) -> list[Any]:
-    """Run `task(wire, *args)` in n processes at once; return what each gave, in the order of ranks.
+    """Run `task(communicator, *args)` in n processes at once; return its results, in the order of ranks.
 
     Args:
-        task: a function of a module that can be imported: a process that starts afresh has nothing else. Its
-            `Wire` knows which rank it is. (A script has to call this under `if __name__ == "__main__":`.)
-        n: ranks, of one thread each.
-        args: the same for every rank; they and the results travel as pickles.
-        deadline_seconds: when all are ended; none waits for another longer than two thirds of it.
+        task: a function of a module, because a new process has to import it. Its `Communicator` knows which
+            rank it is. (A script has to call this under `if __name__ == "__main__":`.)
+        n: number of ranks, of one thread each.
+        args: the same for every rank; they and the results are pickled.
+        deadline_seconds: after this time all ranks are ended; no rank waits for another longer than two
+            thirds of it.
 
     Raises:
-        ValueError: n or the deadline makes no sense, or a rank could not import the task.
-        RankError: a rank raised, died or did not end in time: it says which, likeliest the first.
-            No process and no port is left, not on Ctrl-C either.
+        ValueError: n or the deadline is out of range, or a rank could not import the task.
+        RankError: a rank raised, died or did not end in time; the message names the one that most likely
+            failed first. No process and no port is left, even after Ctrl-C.
     """
     check_whole("n", n)
     if not is_number(deadline_seconds) or deadline_seconds <= 0:
         raise ValueError(f"deadline_seconds is {deadline_seconds!r}; expected seconds, over 0")
     if not isinstance(task, FunctionType) or task.__module__ == "__main__" or "<" in task.__qualname__:
         raise ValueError(
-            f"the task is {task!r}; expected a function of a module: a rank imports it, and what a cell, a "
-            "function or functools.partial has made cannot be imported; give its arguments after n"
+            f"the task is {task!r}; expected a function of a module: a rank has to import it, and what is "
+            "defined in a cell or in a function, or made by functools.partial, cannot be imported; pass the "
+            "task's arguments after n"
         )
     deadline = time.monotonic() + deadline_seconds
-    patience = timedelta(seconds=deadline_seconds)
-    store = dist.TCPStore(HOST, 0, is_master=True, wait_for_workers=False, timeout=patience)  # a free port
+    timeout = timedelta(seconds=deadline_seconds)
+    store = dist.TCPStore(HOST, 0, is_master=True, wait_for_workers=False, timeout=timeout)  # a free port
     method = "forkserver" if sys.platform == "linux" else "spawn"
-    mp.get_context(method).set_forkserver_preload(["torch"])  # nothing of ours: it would not follow edits
+    mp.get_context(method).set_forkserver_preload(["torch"])  # not this package: edits would not be noticed
     with tempfile.TemporaryDirectory() as folder:
         job = pickle.dumps((task, args)), n, store.port, deadline, folder
         processes: list[Any] = []
         try:
-            context = mp.start_processes(be_rank, job, n, join=False, daemon=True, start_method=method)
+            context = mp.start_processes(rank_main, job, n, join=False, daemon=True, start_method=method)
             processes = context.processes
-            with contextlib.suppress(mp.ProcessExitedException):  # the others have been ended
+            with contextlib.suppress(mp.ProcessExitedException):  # then the others have been ended
                 while time.monotonic() < deadline and not context.join(deadline - time.monotonic()):
                     pass
-            outcomes = [outcome(Path(folder, str(rank)), one.exitcode) for rank, one in enumerate(processes)]
+            outcomes = [
+                outcome_of(Path(folder, str(rank)), process.exitcode)
+                for rank, process in enumerate(processes)
+            ]
         finally:
-            del store  # and its port with it: a traceback that somebody keeps would keep both
+            del store  # closes its port, which a stored traceback would keep open
             for process in processes:
                 process.kill()
                 process.join()
                 process.close()
     if failed := [(one.order, rank, one.failure) for rank, one in enumerate(outcomes) if one.failure]:
-        _, rank, how = min(failed)
-        raise RankError(f"{task.__name__} in {n} ranks, {deadline_seconds:g} s at most: rank {rank} {how}")
+        _, rank, failure = min(failed)
+        raise RankError(f"{task.__name__} in {n} ranks, limit {deadline_seconds:g} s: rank {rank} {failure}")
     return [outcome.value for outcome in outcomes]
 
 
-def outcome(file: Path, code: int | None) -> Outcome:
-    """Return how a rank ended: what it left in its file, or else by its exit code."""
+def outcome_of(file: Path, code: int | None) -> Outcome:
+    """Return how a rank ended, by what it wrote to its file, or else by its exit code."""
     if code in (0, 1) and file.exists():
         return pickle.loads(file.read_bytes())
-    if code in (None, -signal.SIGTERM):  # that of `join`, which ends the others where one has failed
+    if code in (None, -signal.SIGTERM):  # from `join`, which ends the other ranks if one has failed
         return Outcome(failure="was still running", order=2)
-    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"left with exit code {code}"
-    return Outcome(failure=how)
+    signal_or_code = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+    return Outcome(failure=signal_or_code)
 
 
-def be_rank(rank: int, job: bytes, n: int, port: int, deadline: float, folder: str) -> None:
-    """Be one rank: meet the others, run the task, say what it gave or what it raised."""
-    end_with_parent()
+def rank_main(rank: int, job: bytes, n: int, port: int, deadline: float, folder: str) -> None:
+    """Run one rank: connect to the others, run the task, write what it returned or raised to a file."""
+    exit_with_parent()
     failed = False
     try:
         torch.set_num_threads(1)
-        if sys.platform in LOOPBACK:  # elsewhere gloo looks for an address by itself
+        if sys.platform in LOOPBACK:  # on other systems gloo finds an address itself
             os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK[sys.platform])
-        # Shorter than the deadline, so that who waits in vain can say so, and the other is found out.
-        patience = timedelta(seconds=max(0.1, 2 / 3 * (deadline - time.monotonic())))
-        store = dist.TCPStore(HOST, port, is_master=False, timeout=patience)
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=n, timeout=patience)
+        # Shorter than the deadline, so that a rank that waits in vain can report it and the cause is found.
+        timeout = timedelta(seconds=max(0.1, 2 / 3 * (deadline - time.monotonic())))
+        store = dist.TCPStore(HOST, port, is_master=False, timeout=timeout)
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=n, timeout=timeout)
         task, args = pickle.loads(job)
-        dist.barrier()  # all are there: a rank that fails at once would else leave others to look for it
-        payload = pickle.dumps(Outcome(task(Wire(), *args)))
-        dist.barrier()  # nobody leaves while another may still need it
-    except BaseException as error:  # Ctrl-C as well: who started this rank wants to know
-        order = 3 if LOST.search(str(error)) else 1  # what is lost follows from another rank that failed
+        dist.barrier()  # all are connected: else, if a rank fails at once, others would still look for it
+        payload = pickle.dumps(Outcome(task(Communicator(), *args)))
+        dist.barrier()  # no rank exits while another may still need it
+    except BaseException as error:  # Ctrl-C as well: the process that started this rank has to know
+        order = 3 if LOST.search(str(error)) else 1  # a lost connection follows from another rank's failure
         payload = pickle.dumps(Outcome(failure=f"raised {type(error).__name__}: {error}", order=order))
         failed = True
     Path(folder, str(rank)).write_bytes(payload)
-    sys.exit(failed)  # so that the others are ended
+    sys.exit(failed)  # a failure ends the other ranks
 
 
-def end_with_parent() -> None:
-    """Let this process end when the one that started it ends, which closes a pipe even where it is killed."""
+def exit_with_parent() -> None:
+    """End this process when the one that started it ends, even if that one is killed."""
 
-    def wait_for_it() -> None:
+    def wait_for_parent() -> None:
         multiprocessing.parent_process().join()  # type: ignore[union-attr]
         os._exit(1)
 
-    threading.Thread(target=wait_for_it, daemon=True).start()
+    threading.Thread(target=wait_for_parent, daemon=True).start()
