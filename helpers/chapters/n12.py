@@ -13,6 +13,8 @@ from helpers.cost.config import model_of
 from helpers.cost.models import CARDS, MODELS
 from helpers.cost.roofline import Roof
 from helpers.cost.step import step_time
+from helpers.drawing.canvas import Picture, Sheet
+from helpers.drawing.words import SMALL, text_width
 
 LAPTOP = Roof(flops_per_second=400e9, bytes_per_second=50e9)  # ridge 8
 LLAMA_2_70B = model_of(
@@ -77,3 +79,39 @@ batch_at_ridge = Exercise(
     ],
     success="296 tokens on an H100 at 2 bytes, 148 at 1 byte with the same arithmetic, 16 on a laptop at 4.",
 )
+
+
+def one_layer() -> Picture:
+    """Draw a layer in time, for one user and for many: what the memory sends, and when compute works.
+
+    Source of the idea: Horace He 2022, Making deep learning go brrrr from first principles.
+    """
+    shares = {"one user": (0.03, 0.12), "many users at once": (0.27, 1.0)}  # of the rows; of compute, busy
+
+    def draw(sheet: Sheet) -> None:
+        left, room = 86.0, sheet.width - 104.0
+        for n, (title, (rows, busy)) in enumerate(shares.items()):
+            x, y = left, 46.0 + 104 * n
+            sheet.text(18, y - 22, title, bold=True)
+            for line, name in enumerate(["bandwidth", "compute"]):
+                sheet.note(left - 8, y + 26 * line + 11, name, at="right", colour="ink")
+                sheet.box(left, y + 26 * line, room * (0.73 + rows), 22, fill="faint", radius=2)
+            for what, share, colour in (
+                ("weights", 0.28, "query"),
+                ("rows", rows, "key"),
+                ("weights", 0.45, "query"),
+            ):
+                sheet.box(x, y, room * share, 22, fill=f"{colour} fill", edge=colour, radius=2)
+                if text_width(what, SMALL) < room * share:
+                    sheet.note(x + room * share / 2, y + 11, what, at="center", colour="ink")
+                late, works = (0.0, busy) if what == "weights" else (0.3, 0.2)
+                sheet.box(x + late * room * share, y + 26, works * room * share, 22, fill="ink", radius=2)
+                x += room * share
+
+    return Picture(
+        draw,
+        "One layer in time: weights arrive over the bandwidth, then rows, then weights. For one user the "
+        "rows take hardly any time, and compute works for a small part of it. For many users the weights "
+        "take as long as before and the rows longer. Compute is busy all the time while weights come, and "
+        "hardly while rows come.",
+    )
