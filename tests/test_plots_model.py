@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from helpers import plots
-from helpers.chapters import n07, n08, n09, n10, n11, n14, n15, n16, n17, n18, n19, n20, n21
+from helpers.chapters import a1, n06, n07, n08, n09, n10, n11, n12, n14, n15, n16, n17, n18, n19, n20, n21
 from helpers.chapters.n09 import TimedReply
 from helpers.cost.layers import layers_of
 from helpers.cost.service import Service
@@ -77,6 +77,11 @@ def drawn_by(one: Any) -> plots.Picture:
 
 
 PICTURES: dict[str, Callable[[], plots.Picture]] = {
+    **{"shared heads": n06.shared_heads, "clock hands": lambda: n06.clock_hands((1.0, 0.1, 0.01))},
+    **{"one stream": n07.one_stream, "model in short": n09.model_in_short, "one layer": n12.one_layer},
+    "handed over": lambda: n19.handed_over(["Mia", "from", "Oslo", "."], 17),
+    **{"two ranks, rows": lambda: n19.two_ranks_rows(17), "mask pair": a1.mask_pair},
+    "rope pairs": a1.rope_pairs,
     "head map": lambda: n10.head_map({(80, 64): 25, (1, 1): 15}, [(79, 63), (0, 0)]),
     "head map, 4": lambda: n10.head_map({(2, 1): 40}, [(0, 0), (3, 3)]),
     "contributions": lambda: plots.contributions("Mia", {"as trained": ("Mia (1.00)", ADDS)}),

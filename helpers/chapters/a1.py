@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from helpers.check.guess import Guess
+from helpers.drawing.canvas import Picture, Sheet
+from helpers.drawing.words import listed
 
 
 def weight_left(guess: Any) -> Guess:
@@ -28,3 +31,81 @@ def added_in_bfloat16(guess: Any) -> Guess:
     """Compare a guess of 256 + 1 + 1 in bfloat16, added from the left."""
     left = torch.tensor(256.0).bfloat16() + 1 + 1
     return Guess(guess, left.item(), "257 would need 9 bits, so it is rounded to 256, twice.")
+
+
+def mask_pair() -> Picture:
+    """Draw the mask that `is_causal=True` applies for queries 5 and 6, and the one that decode needs."""
+    applied, right = np.tri(2, 6, dtype=bool), np.tri(2, 6, 4, dtype=bool)
+    masks = {
+        ("is_causal=True", "aligned top-left"): applied,
+        ("what decode needs", "aligned bottom-right"): right,
+    }
+
+    def draw(sheet: Sheet) -> None:
+        for n, ((title, aligned), mask) in enumerate(masks.items()):
+            left, top = (78.0, 170.0 * n) if sheet.narrow else (78.0 + 340 * n, 0.0)
+            sheet.text(left, top + 20, title, bold=True)
+            sheet.note(left, top + 41, aligned)
+            sheet.note(left - 8, top + 74, "key", at="right")
+            for j in range(6):
+                sheet.note(left + 30 * (j + 0.5), top + 74, str(j + 1), at="center")
+            for i, seen in enumerate(mask):
+                y = top + 105 + 30 * i
+                sheet.note(left - 8, y, f"query {i + 5}", at="right", colour="ink")
+                sheet.note(left + 188, y, f"sees {seen.sum()}")
+                for j, yes in enumerate(seen):
+                    x, bad = left + 30 * j, bool(yes != right[i, j])
+                    fill, edge = ("query", "query") if yes else ("panel", "line")
+                    sheet.box(x + 2, y - 13, 26, 26, fill=fill, edge=edge, radius=3)
+                    if not yes:
+                        sheet.text(x + 15, y, "×", at="center", colour="ink" if bad else "soft", bold=bad)
+                    if bad:
+                        sheet.box(x + 2, y - 13, 26, 26, edge="ink", line=2.4, radius=3)
+        below = sheet.bottom + 20
+        sheet.box(78, below - 8, 16, 16, edge="ink", line=2.4, radius=3)
+        sheet.note(104, below, "wrong: 8 cells", colour="ink")
+
+    return Picture(
+        draw,
+        "Two masks of 2 lines and 6 columns. With is_causal=True, aligned top-left, query 5 may look at "
+        "key 1, and needs keys 1, 2, 3, 4 and 5; query 6 may look at keys 1 and 2, and needs keys 1, 2, 3, "
+        "4, 5 and 6. 8 cells differ.",
+    )
+
+
+def rope_pairs() -> Picture:
+    """Draw which of a head's 8 numbers turn together: in a GGUF file, put back, and not put back."""
+    stored, far = [0, 4, 1, 5, 2, 6, 3, 7], [(0, 4), (1, 5), (2, 6), (3, 7)]
+    lines = {
+        "a Llama's GGUF file: neighbours turn": (stored, [(0, 1), (2, 3), (4, 5), (6, 7)]),
+        "here: two turn that are 4 apart": ([*range(8)], far),
+        "not put back: the wrong ones turn": (stored, far),
+    }
+    colours = ("query", "key", "value", "generated")
+
+    def draw(sheet: Sheet) -> None:
+        pitch, left = (38.0, 18.0) if sheet.narrow else (64.0, 90.0)
+        y = 16.0
+        for title, (numbers, pairs) in lines.items():
+            sheet.note(left, y, title, colour="ink", bold=True)
+            xs = [left + pitch * (place + 0.5) for place in range(8)]
+            for x, number in zip(xs, numbers, strict=True):
+                colour = colours[number % 4]
+                sheet.chip(x, y + 29, str(number), width=pitch - 8, fill=f"{colour} fill", edge=colour)
+            for n, (i, j) in enumerate(pairs):
+                right, bottom = numbers[i] % 4 == numbers[j] % 4, y + 52 + 9 * n * (pairs is far)
+                colour, dashes = (colours[numbers[i] % 4], "-") if right else ("ink", (0, (3, 2)))
+                ends = (xs[i], y + 43), (xs[i], bottom), (xs[j], bottom), (xs[j], y + 43)
+                sheet.line(*ends, colour=colour, width=2, dashes=dashes)
+            y = bottom + 30
+
+    file, here, wrong = (
+        listed([f"{numbers[i]} with {numbers[j]}" for i, j in pairs]) for numbers, pairs in lines.values()
+    )
+    return Picture(
+        draw,
+        "A head's numbers 0 to 7, a colour for each pair, a bracket between two that turn together. In a "
+        f"Llama's GGUF file they stand as {', '.join(map(str, stored))}, and neighbours turn: {file}. Here "
+        f"they stand in order, and turn 4 places apart: {here}. Not put back, and turned 4 places apart, "
+        f"the wrong ones turn together: {wrong}.",
+    )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from helpers import corpus
 from helpers.check.guess import Guess
+from helpers.drawing.canvas import Picture, Sheet
+from helpers.drawing.numbers import digits
+from helpers.drawing.words import SMALL, listed, text_width
 from helpers.model import shipped
 from helpers.model.evaluate import next_words
 from helpers.model.transformer import Transformer
@@ -26,3 +30,83 @@ def names_that_lead(model: Transformer, tokenizer: Tokenizer) -> int:
         words = next_words(model, tokenizer, shipped.DIARY.replace("Mia", name), n=tokenizer.vocab_size)
         right += name == next(word for word, _ in words if word in corpus.NAMES)
     return right
+
+
+def shared_heads() -> Picture:
+    """Draw which of a layer's four query heads read which KV head's key and value."""
+
+    def draw(sheet: Sheet) -> None:
+        pitch, left = (78.0, 14.0) if sheet.narrow else (116.0, 118.0)
+        xs = [left + pitch * (h + 0.5) for h in range(4)]
+        sheet.note(left + 6, 16, "one token, in one layer", bold=True, colour="ink")
+        for g, group in enumerate((xs[:2], xs[2:])):
+            middle = sum(group) / 2
+            for dx, letter, name in ((-25, "K", "key"), (1, "V", "value")):
+                for x in group:
+                    sheet.line((x, 76), (middle, 124), colour="query")
+                sheet.box(middle + dx, 124, 24, 24, fill=f"{name} fill", edge=name)
+                sheet.note(middle + dx + 12, 136, letter, at="center", colour="ink")
+            sheet.note(middle, 166, f"KV head {g + 1}", at="center")
+        for h, x in enumerate(xs):
+            sheet.note(x, 46, f"head {h + 1}", at="center", colour="ink")
+            sheet.box(x - 9, 59, 18, 18, fill="query fill", edge="query", radius=3)
+            sheet.note(x, 68, "Q", at="center", colour="ink")
+        sheet.note(left + 6, 196, "4 queries ask; 2 keys and 2 values are kept")
+
+    return Picture(
+        draw,
+        "One token has 4 queries in a layer, 2 keys and 2 values: heads 1 and 2 read the key and the value "
+        "of KV head 1; heads 3 and 4 read the key and the value of KV head 2.",
+    )
+
+
+def clock_hands(speeds: Sequence[float], positions: Sequence[int] = (3, 7), query: int = 9) -> Picture:
+    """Draw three pairs of a key's numbers as clock hands, at two positions, and the hand of a query.
+
+    Args:
+        speeds: radians that each pair turns from one position to the next.
+        positions: where the same key stands, from 0.
+        query: where a query of the same numbers stands.
+    """
+
+    def draw(sheet: Sheet) -> None:
+        sheet.note(18, 20, f"the same key at {positions[0]} and {positions[1]}", colour="key", bold=True)
+        x, y = (18.0, 40.0) if sheet.narrow else (240.0, 20.0)
+        sheet.note(x, y, f"a query at {query}", colour="query", bold=True)
+        for n, speed in enumerate(speeds):
+            x, y = (86.0, 138 + 170.0 * n) if sheet.narrow else (120 + 230.0 * n, 140.0)
+            _hands(sheet, x, y, {p: speed * p for p in positions}, query * speed)
+            lines = [f"a round: {digits(2 * math.pi / speed, 2)} positions"]
+            lines += [f"cos to {p}: {math.cos(speed * (query - p)):.2f}" for p in positions]
+            x, y, at = (x + 84, y - 34, "left") if sheet.narrow else (x, y + 104, "center")
+            sheet.note(x, y, f"{speed:.3g} rad a position", at=at, colour="ink", bold=True)
+            for k, line in enumerate(lines):
+                sheet.note(x, y + 21 + 20 * k, line, at=at)
+
+    angles = "; ".join(
+        f"at {speed:.3g} radians a position, {listed([f'{speed * p:.2f} at {p}' for p in positions])}"
+        for speed in speeds
+    )
+    cosines = "; ".join(", ".join(f"{math.cos(r * (query - p)):.2f}" for p in positions) for r in speeds)
+    return Picture(
+        draw,
+        f"Clocks, one for each pair of a key's numbers. Its hand in radians by the key's position: {angles}. "
+        f"Cosines to the query at {query}, clock by clock: {cosines}.",
+    )
+
+
+def _hands(sheet: Sheet, x: float, y: float, hands: dict[int, float], query: float) -> None:
+    """One pair's clock; the names of hands that lie together are one, such as 3–7."""
+    sheet.disc(x, y, 64, "panel", "line", 1)
+    sheet.line((x, y - 64), (x, y - 57), colour="soft")
+    for angle in hands.values():
+        sheet.line((x, y), (x + 60 * math.sin(angle), y - 60 * math.cos(angle)), colour="key", width=2.2)
+    sheet.line((x, y), (x + 52 * math.sin(query), y - 52 * math.cos(query)), colour="query", width=4)
+    sheet.disc(x, y, 4, "ink")
+    names, angles = [*map(str, hands)], [*hands.values()]
+    if math.cos(angles[1] - angles[0]) > math.cos(20 / 64):
+        names, angles = ["–".join(names)], [sum(angles) / 2]
+    for name, angle in zip(names, angles, strict=True):
+        far = 72 + 0.5 * text_width(name, SMALL, bold=True) * abs(math.sin(angle))
+        place = (x + far * math.sin(angle), y - (far + 2) * math.cos(angle))
+        sheet.note(*place, name, at="center", colour="key", bold=True)

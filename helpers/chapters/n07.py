@@ -240,3 +240,42 @@ def without(part: str) -> Transformer:
 def no_adding(block: Any, x: Tensor, cos_sin: Any, cache: Any) -> Tensor:
     attended = block.self_attn(block.input_layernorm(x), cos_sin, cache)
     return block.mlp(block.post_attention_layernorm(attended))
+
+
+def one_stream() -> Picture:
+    """Draw one token's residual stream through a block: what reads it, and what adds to it."""
+    notes = {
+        **{58: "one list of 128 numbers", 158: "attention reads the list", 204: "and adds to it"},
+        **{290: "the MLP reads the list", 336: "and adds to it", 372: "then 3 more blocks"},
+        432: "a number for each word",
+    }
+
+    def draw(sheet: Sheet) -> None:
+        branch, stream = (62.0, 122.0) if sheet.narrow else (112.0, 192.0)
+        sheet.box(12, 76, stream + 12, 282, fill="paper", edge="soft")
+        sheet.chip(stream, 18, "so", width=62, fill="panel", edge="line")
+        sheet.arrow(stream, 31, stream, 46, "soft")
+        sheet.line((stream, 50), (stream, 400), colour="soft", width=5)
+        for y, to in ((96.0, 204.0), (228.0, 336.0)):
+            sheet.disc(stream, y, 4, "ink")
+            sheet.line((stream, y), (branch, y), (branch, to), (stream - 18, to))
+            sheet.arrow(stream - 20, to, stream - 10, to, "ink", width=1.2)
+            sheet.disc(stream, to, 9, "paper", "ink")
+            for dx, dy in ((5, 0), (0, 5)):
+                sheet.line((stream - dx, to - dy), (stream + dx, to + dy), width=1.6)
+        parts = [(branch, 120, 52, "norm"), (branch, 160, 78, "attention"), (branch, 252, 52, "norm")]
+        parts += [(branch, 292, 50, "MLP"), (stream, 402, 66, "norm"), (stream, 434, 66, "LM head")]
+        for x, y, width, name in parts:
+            sheet.box(x - width / 2, y - 14, width, 28, fill="panel", edge="soft")
+            sheet.note(x, y, name, at="center", colour="ink")
+        sheet.arrow(stream, 448, stream, 468, "generated")
+        sheet.chip(stream, 482, "nice", width=62, fill="generated fill", edge="generated")
+        for y, line in notes.items():
+            sheet.note(stream + 44, y, line, colour="ink")
+
+    return Picture(
+        draw,
+        "One token's residual stream, a list of 128 numbers, from top to bottom through a block. Twice "
+        "something reads it and adds to it: norm and attention, then norm and MLP. Three more blocks "
+        "follow, then norm and LM head, a number for each word; here the largest names nice.",
+    )

@@ -285,3 +285,42 @@ def times_as_long(guess: Any, answer: float) -> Guess:
     near = isinstance(guess, int | float) and abs(guess - answer) <= answer / 5
     why = f"{digits(answer, 2)} times as long, here."
     return Guess(guess, guess if near else digits(answer, 2), why, like=answer)
+
+
+def model_in_short() -> Picture:
+    """Draw the shipped model for somebody who knows the toy: four layers, and the rows in each."""
+    kept = ("Today", "weather", "is", "so")
+
+    def draw(sheet: Sheet) -> None:
+        x, width = (18.0, 170.0) if sheet.narrow else (40.0, 290.0)
+        rows, middle = x + width + 34, x + width / 2
+        sheet.chip(middle, 24, "so", width=62, fill="generated fill", edge="generated")
+        sheet.note(middle + 42, 24, "128 numbers", colour="ink")
+        sheet.note(rows, 44 if sheet.narrow else 24, "rows kept", colour="ink")
+        for n in range(4):
+            y = 64.0 + 94 * n
+            sheet.arrow(middle, 37 if n == 0 else y - 22, middle, y - 2, "soft")
+            sheet.box(x, y, width, 70, fill="panel", edge="soft", radius=6)
+            sheet.text(x + 12, y + 17, f"layer {n + 1}", bold=True)
+            for i, name in enumerate(["4 heads of attention", "then an MLP"]):
+                sheet.note(x + 12, y + 38 + 19 * i, name, colour="ink")
+            for i, word in enumerate(kept):
+                new, down, line = i == 3, y + 18 * i, 2.0 if i == 3 else 0.8
+                for left, colour in ((rows, "key"), (rows + 26, "value")):
+                    sheet.box(left, down, 24, 15, fill=f"{colour} fill", edge=colour, radius=2, line=line)
+                sheet.text(rows + 58, down + 8, word, size=SMALL, bold=new)
+            sheet.arrow(x + width, y + 61, rows - 3, y + 61, "key")
+            sheet.arrow(rows - 3, y + 14, x + width, y + 14, "query")
+        sheet.arrow(middle, 416, middle, 438, "soft")
+        sheet.note(middle + 14, 426, "a number for each of 185 words", colour="ink")
+        sheet.chip(middle, 453, "nice", width=62, fill="generated fill", edge="generated")
+        sheet.note(18, 490, "The token writes its row into each layer,")
+        sheet.note(18, 509, "and its heads read the rows that are there.")
+
+    return Picture(
+        draw,
+        "One token, so, as 128 numbers goes through four layers, each of 4 heads of attention and an MLP. "
+        "Beside each layer lie its rows, of Today, weather, is and so, two keys and two values each. The "
+        "token writes its own row and reads all of them. At the end stands a number for each of 185 words, "
+        "and the largest names nice.",
+    )

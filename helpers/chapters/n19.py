@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -129,3 +129,90 @@ merge = Exercise(
     ],
     success="the context over all rows, as if they had lain together.",
 )
+
+
+def handed_over(words: Sequence[str], tokens: int) -> Picture:
+    """Draw what a rank that runs a prompt hands to the one that goes on.
+
+    Args:
+        words: the reply; the first rank says the first of them.
+        tokens: of the prompt.
+    """
+    cargo = [f"the word {words[0]}: 8 bytes", f"{tokens} rows in 4 layers:", f"{2048 * tokens:,} bytes"]
+
+    def draw(sheet: Sheet) -> None:
+        width = sheet.width - 20 if sheet.narrow else 244.0
+        other = (10.0, 262.0) if sheet.narrow else (sheet.width - width - 10, 10.0)
+        ran = f"ran {tokens} tokens", "ran none of these"
+        for rank, ((x, y), said) in enumerate((((10.0, 10.0), words[:1]), (other, words[1:]))):
+            sheet.box(x, y, width, 160, fill="paper", edge="soft")
+            sheet.text(x + 14, y + 20, f"rank {rank}", bold=True)
+            sheet.note(x + width - 14, y + 20, ran[rank], at="right")
+            for layer in range(4):
+                _rows(sheet, x + 14, y + 40 + 15 * layer, width - 28, 12, [True] * tokens)
+            sheet.note(x + 14, y + 134, "says")
+            for n, word in enumerate(said):
+                sheet.chip(x + 82 + 58 * n, y + 134, word, width=52, fill="generated fill", edge="generated")
+        if sheet.narrow:
+            sheet.arrow(34, 182, 34, 252, "ink", width=2)
+        else:
+            sheet.arrow(width + 22, 92, other[0] - 12, 92, "ink", width=2)
+        for n, line in enumerate(cargo):
+            x, y = (52.0, 196.0 + 21 * n) if sheet.narrow else (width + 24, (34.0, 55.0, 76.0)[n])
+            sheet.note(x, y, line, colour="ink", bold=n == 2)
+
+    return Picture(
+        draw,
+        f"Rank 0 ran {tokens} tokens of the prompt, holds their rows in 4 layers and says {words[0]}. It "
+        f"hands over that word, 8 bytes, and the rows, {cargo[2]}. Rank 1 ran none of these tokens, holds "
+        f"the same rows and says {' '.join(words[1:])}",
+    )
+
+
+def two_ranks_rows(tokens: int) -> Picture:
+    """Draw which rows each of two ranks holds where every second token's are one's; all else both hold."""
+
+    def draw(sheet: Sheet) -> None:
+        gap = 96.0 if sheet.narrow else 170.0
+        width = (sheet.width - gap) / 2 - 8
+        for rank, x in enumerate((4.0, 4.0 + width + gap)):
+            sheet.text(x + width / 2, 14, f"rank {rank}", at="center", bold=True)
+            _whole(sheet, x, 32, width, "embedding")
+            sheet.note(x, 88, "query heads")
+            for head in range(4):
+                left = x + width / 4 * head
+                sheet.box(left, 102, width / 4 - 4, 28, fill="query fill", edge="query")
+                sheet.note(left + width / 8 - 2, 116, str(head), at="center", colour="query")
+            sheet.note(x, 158, "rows")
+            _rows(sheet, x, 172, width, 24, [token % 2 == rank for token in range(tokens)])
+            sheet.note(x, 210, "every second")
+            _whole(sheet, x, 300, width, "MLP")
+            _whole(sheet, x, 346, width, "LM head")
+        middle = 4 + width + gap / 2
+        sheet.note(middle, 102, "4 layers", at="center")
+        sheet.note(middle, 122, "of this:", at="center")
+        what = "merge" if sheet.narrow else "merge what both found"
+        sheet.note(middle, 244, what, at="center", colour="ink")
+        sheet.arrow(12 + width, 260, width + gap - 4, 260, "ink")
+        sheet.arrow(width + gap - 4, 270, 12 + width, 270, "ink")
+
+    return Picture(
+        draw,
+        f"Two ranks hold embedding, 4 query heads, MLP and LM head whole. Of {tokens} rows rank 0 holds "
+        "those of tokens 1, 3, 5 and so on, rank 1 those of tokens 2, 4, 6 and so on. In each of 4 layers "
+        "they merge what both found.",
+    )
+
+
+def _whole(sheet: Sheet, x: float, y: float, width: float, name: str) -> None:
+    """Draw what each rank holds whole."""
+    sheet.box(x, y, width, 30, fill="panel", edge="line")
+    sheet.note(x + width / 2, y + 15, name, at="center")
+
+
+def _rows(sheet: Sheet, x: float, y: float, width: float, high: float, held: Sequence[bool]) -> None:
+    """Draw rows side by side, filled where the rank has them."""
+    pitch = width / len(held)
+    for n, own in enumerate(held):
+        fill, edge = ("value fill", "value") if own else ("none", "line")
+        sheet.box(x + pitch * n, y, max(2.0, pitch - 2), high, fill=fill, edge=edge, radius=1)

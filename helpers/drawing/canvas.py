@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import io
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -30,7 +29,6 @@ get_named_colors_mapping().update({name: light for name, (light, _) in PALETTE.i
 WIDE, NARROW = 700, 340  # widths of the two layouts, CSS px
 NARROW_BELOW = round(WIDE * 11 / SMALL)  # where the smallest letters of the wide one would be under 11 px
 HIDDEN = 'hidden="hidden" style="display:none"'  # pages that strip SVG leave its words, but keep one of these
-DRAWN = Path(__file__).parent / "drawn"
 SHARPNESS = 2  # pixels of the PNG to a CSS pixel
 EDGE = 10  # CSS px of paper around a figure in its PNG
 
@@ -135,20 +133,6 @@ class Picture:
         image = {"image/png": self.png(), "text/plain": self.alt}
         display(image, metadata={"image/png": {"width": NARROW + 2 * EDGE}}, raw=True)
         display({"text/html": self.html(), "text/plain": " "}, raw=True)
-
-
-class Drawn(Picture):
-    """A picture that never changes, from the two files of this name in `drawn/`."""
-
-    def __init__(self, name: str) -> None:
-        self.file = DRAWN / name
-        self.alt = html.unescape(self.html().rpartition("</summary>")[2].removesuffix("</details>"))
-
-    def png(self) -> bytes:
-        return self.file.with_suffix(".png").read_bytes()
-
-    def html(self) -> str:
-        return self.file.with_suffix(".html").read_text(encoding="utf-8").rstrip()
 
 
 class Sheet:

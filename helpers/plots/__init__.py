@@ -1,6 +1,6 @@
 """Figures of traces and models, each with a text alternative: `Picture.alt`."""
 
-from helpers.drawing.canvas import Drawn, Picture
+from helpers.drawing.canvas import Picture
 from helpers.plots.attention import name_weights
 from helpers.plots.batches import bars, batches
 from helpers.plots.contributions import contributions
