@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from helpers.cost.layers import Kind, State, Window
+from helpers.cost.layers import LayerType, State, Window
 from helpers.cost.models import MODELS
 from helpers.cost.step import pairs_of
 from helpers.trace import Pass, Run, Trace, spread
@@ -47,16 +47,16 @@ def tokens_at(step: Pass, prompt: int, length: int) -> tuple[int, int, int]:
     return tokens, seen - tokens, anew
 
 
-def widest(layers: Sequence[Kind]) -> Kind:
+def widest(layers: Sequence[LayerType]) -> LayerType:
     """Return the kind of layer whose queries see most: full attention, or else the widest window."""
 
-    def reach(kind: Kind) -> float:
+    def reach(kind: LayerType) -> float:
         return 0 if isinstance(kind, State) else kind.window if isinstance(kind, Window) else math.inf
 
     return max(layers, key=reach)
 
 
-def counts_of(step: Pass, prompt: int, length: int, kind: Kind, keeps: bool) -> Counts:
+def counts_of(step: Pass, prompt: int, length: int, kind: LayerType, keeps: bool) -> Counts:
     """Return what one pass counts; `keeps`: its rows are kept."""
     tokens, before, anew = tokens_at(step, prompt, length)
     seen = tokens + before
@@ -66,7 +66,7 @@ def counts_of(step: Pass, prompt: int, length: int, kind: Kind, keeps: bool) -> 
     return Counts(tokens, pairs_of(kind, before, tokens), *rows, again, pairs_of(kind, 0, again))
 
 
-def accumulated(run: Run, index: int, prompt: int, length: int, kind: Kind) -> tuple[Counts, Counts]:
+def accumulated(run: Run, index: int, prompt: int, length: int, kind: LayerType) -> tuple[Counts, Counts]:
     """Return the counts of a pass, and of all up to it; the training reference is in no sum."""
 
     def counts(step: Pass) -> Counts:

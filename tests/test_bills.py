@@ -1,4 +1,4 @@
-"""What a provider bills and an engine processes: worked out token by token, and by hand for three chats."""
+"""What a provider bills and an engine processes, computed token by token, and by hand for three chats."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ CLIENTS = {
 
 
 def letters(text: n17.Text) -> list[Any]:
-    """Write a text as tokens: what it is of, and its place there."""
+    """Return a text as tokens: pairs of a part and the position in it."""
     return [(what, n) for what, many in text for n in range(many)]
 
 
 @pytest.mark.parametrize("name", CLIENTS)
 @pytest.mark.parametrize("size", [4, 16])
-def test_an_engine_finds_what_its_pages_hold(name: str, size: int) -> None:
+def test_cached_tokens_match_an_engines_pages(name: str, size: int) -> None:
     pages, client = PageManager(4000, size), CLIENTS[name]
     turns = n17.bill(client, SMALL, page=size)
     for chat in range(2):
@@ -43,16 +43,14 @@ def test_an_engine_finds_what_its_pages_hold(name: str, size: int) -> None:
             table = pages.match_prefix(prompt)
             if chat:
                 assert size * len(table) == turns[n].cached
-            rows = [*prompt, *letters(n17.reply(SMALL, chat, n))[:-1]]  # the newest token has none
-            table += [pages.allocate() for _ in range(pages.pages_needed(len(rows)) - len(table))]
-            pages.cache_full_pages(table, rows, 0, len(rows))
+            kept = [*prompt, *letters(n17.reply(SMALL, chat, n))[:-1]]  # the newest token has no KV entry
+            table += [pages.allocate() for _ in range(pages.pages_needed(len(kept)) - len(table))]
+            pages.cache_full_pages(table, kept, 0, len(kept))
 
 
 @pytest.mark.parametrize("name", CLIENTS)
 @pytest.mark.parametrize("shortest", [1, 50, 10**6])
-def test_a_provider_reads_the_longest_entry_and_writes_to_the_last_breakpoint(
-    name: str, shortest: int
-) -> None:
+def test_billed_tokens_match_a_cache_with_breakpoints(name: str, shortest: int) -> None:
     client, entries = CLIENTS[name], list[list[Any]]()
     for chat in range(2):
         turns = n17.bill(client, SMALL, shortest)
@@ -70,7 +68,7 @@ def test_a_provider_reads_the_longest_entry_and_writes_to_the_last_breakpoint(
             entries += kept
 
 
-def test_three_chats_by_hand() -> None:
+def test_three_bills_by_hand() -> None:
     """Ten turns: 6,300 tokens, and 550 more in each."""
     usual, clock, shuffled = (
         n17.bill(client, Service()) for client in (Client(), CLIENTS["a clock"], Client(shuffled=True))
@@ -83,7 +81,7 @@ def test_three_chats_by_hand() -> None:
     assert n17.uncached(usual) == pytest.approx(4 * tokens / 1000)
 
 
-def test_after_a_long_pause_only_what_other_chats_use_is_read() -> None:
+def test_a_long_pause_keeps_only_prefixes_others_use() -> None:
     tokens, shared = sum(6300 + 550 * n for n in range(10)), {"nothing changes": 6000, "a clock": 4000}
     for name in ("nothing changes", "a clock", "shuffled", "in front", "dropped"):
         turns = n17.bill(CLIENTS[name], Service(pause=301))
@@ -93,7 +91,7 @@ def test_after_a_long_pause_only_what_other_chats_use_is_read() -> None:
     assert n17.bill(Client(), Service(pause=300)) == n17.bill(Client(), Service())
 
 
-def test_one_drags_parts_and_turns_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_widget_moves_parts_and_changes_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[dict[str, Any]] = []
     monkeypatch.setattr(IPython.display, "display", lambda bundle, raw, **_: shown.append(bundle))
     explorer = n17.YourClient(Service())
@@ -116,6 +114,6 @@ def test_one_drags_parts_and_turns_rules(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "without a breakpoint 333" in output.value
 
 
-def test_what_is_no_part_is_refused() -> None:
+def test_unknown_parts_are_rejected() -> None:
     with pytest.raises(ValueError, match="got tool; expected tools, system, clock"):
         Client(["tool"])

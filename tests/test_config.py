@@ -1,4 +1,4 @@
-"""Bytes of any config.json are those of `transformers` itself; what is not counted is refused or named."""
+"""Sizes read from a config.json equal those in `transformers`; what is not supported is rejected or noted."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ SMALL: dict[str, Any] = {  # all distinct, and head_dim is not hidden / heads
 }  # fmt: skip
 
 
-def their_numbers(config: Any, kind: Any = AutoModelForCausalLM) -> int:
-    """The numbers that `transformers` stores of a model, tied matrices once; its modules without memory."""
+def hf_parameters(config: Any, kind: Any = AutoModelForCausalLM) -> int:
+    """Return the number of weights that `transformers` stores, tied ones once; no memory is allocated."""
     with torch.device("meta"):
         model = kind.from_config(config)
     stored = model.state_dict()
@@ -49,12 +49,12 @@ def their_numbers(config: Any, kind: Any = AutoModelForCausalLM) -> int:
 
 
 def entries_of(model: PublishedModel) -> list[tuple[int, int | None]]:
-    """Numbers in an entry of each layer, and its window."""
-    return [(layer.row, getattr(layer, "window", None)) for layer in model.layers]
+    """Return the numbers in an entry of each layer, and its window."""
+    return [(layer.entry_size, getattr(layer, "window", None)) for layer in model.layers]
 
 
-def their_entries(config: Any) -> list[tuple[int, int | None]]:
-    """The same of the cache that `transformers` fills; its modules without memory."""
+def hf_entries(config: Any) -> list[tuple[int, int | None]]:
+    """Return the same for the cache that `transformers` fills; no memory is allocated."""
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config).eval().to(torch.bfloat16)
     cache = DynamicCache(config=model.config)
@@ -68,30 +68,31 @@ def their_entries(config: Any) -> list[tuple[int, int | None]]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_table_of_published_models_is_what_their_configs_say(name: str) -> None:
+def test_published_models_match_their_configs(name: str) -> None:
     model = model_of(CONFIGS[name])
     assert replace(model, name=name, source=MODELS[name].source, notes=()) == MODELS[name]
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_parameters_of_published_models_are_those_of_their_modules(name: str) -> None:
+def test_parameters_of_published_models_match_transformers(name: str) -> None:
     config = AutoConfig.for_model(**CONFIGS[name].get("text_config", CONFIGS[name]))
-    assert model_of(CONFIGS[name]).n_parameters == their_numbers(config)
+    assert model_of(CONFIGS[name]).n_parameters == hf_parameters(config)
 
 
 @pytest.mark.parametrize("family", sorted({*FAMILIES} - {*" ".join(UNBUILT).split()}))
-def test_a_family_is_counted_as_its_modules_are_and_says_what_it_misses(family: str) -> None:
-    """With its class's own sizes; and without each of the keys, which changes nothing."""
-    theirs = AutoConfig.for_model(family, **{"num_experts_per_tok": 2} if family == "deepseek_v2" else {})
-    config = json.loads(json.dumps(theirs.get_text_config().to_dict(), default=str)) | {"model_type": family}
+def test_each_family_matches_transformers_and_notes_missing_keys(family: str) -> None:
+    """Its default sizes are right, and dropping any key of the config changes nothing."""
+    hf_config = AutoConfig.for_model(family, **{"num_experts_per_tok": 2} if family == "deepseek_v2" else {})
+    text_config = hf_config.get_text_config().to_dict()
+    config = json.loads(json.dumps(text_config, default=str)) | {"model_type": family}
     model = model_of(config)
     if "_vl" in family:  # no class of their own with an LM head
         headless = model_of(config | {"tie_word_embeddings": True})
-        assert headless.n_parameters == their_numbers(theirs.get_text_config(), AutoModel)
+        assert headless.n_parameters == hf_parameters(hf_config.get_text_config(), AutoModel)
     elif FAMILIES[family].get("parts", True):
-        assert model.n_parameters == their_numbers(theirs)
+        assert model.n_parameters == hf_parameters(hf_config)
     else:
-        assert entries_of(model) == their_entries(theirs)
+        assert entries_of(model) == hf_entries(hf_config)
     assert not [note for note in model.notes if note.startswith(("Not known", "The model_type"))]
     for key in {*config} - {"model_type", "per_layer_config"}:
         less = model_of(changed(config, key, DROP))
@@ -105,15 +106,15 @@ def test_a_family_is_counted_as_its_modules_are_and_says_what_it_misses(family: 
 @pytest.mark.parametrize("family", ["qwen2", "qwen3"])
 def test_windows_begin_at_max_window_layers(family: str) -> None:
     few = {"num_hidden_layers": 5, "max_window_layers": 2, "sliding_window": 64}
-    theirs = AutoConfig.for_model(family, use_sliding_window=True, **few)
-    assert theirs.layer_types == ["full_attention"] * 2 + ["sliding_attention"] * 3
-    model = model_of(changed(theirs.to_dict(), "layer_types", DROP))
+    hf_config = AutoConfig.for_model(family, use_sliding_window=True, **few)
+    assert hf_config.layer_types == ["full_attention"] * 2 + ["sliding_attention"] * 3
+    model = model_of(changed(hf_config.to_dict(), "layer_types", DROP))
     assert [getattr(layer, "window", None) for layer in model.layers] == [None, None, 64, 64, 64]
     assert "begin at max_window_layers, as in Qwen2" in model.notes[-1]
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_a_layer_keeps_what_a_cache_of_transformers_does(name: str) -> None:
+def test_entries_per_layer_match_a_transformers_cache(name: str) -> None:
     small = {
         key: SMALL.get(key, value) for key, value in CONFIGS[name].get("text_config", CONFIGS[name]).items()
     }
@@ -123,21 +124,21 @@ def test_a_layer_keeps_what_a_cache_of_transformers_does(name: str) -> None:
         small["rope_parameters"] = {"rope_type": "default", "rope_theta": 1e4}
     if "kv_lora_rank" in small:  # DeepSeek's code asks for as many as query heads
         small["num_key_value_heads"] = small["num_attention_heads"]
-    theirs = AutoModelForCausalLM.from_config(AutoConfig.for_model(**small)).eval()
+    hf_model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**small)).eval()
     model = model_of(small)
     for tokens in (5, 12):
-        cache = DynamicCache(config=theirs.config)
+        cache = DynamicCache(config=hf_model.config)
         with torch.no_grad():
-            theirs(torch.arange(tokens)[None], past_key_values=cache)
+            hf_model(torch.arange(tokens)[None], past_key_values=cache)
         for layer, kept in zip(model.layers, cache.layers, strict=True):
             if isinstance(layer, State):
-                assert kept.recurrent_states[0].numel() == layer.row
-            else:  # the rows that a window needs are the newest token's and those between passes
-                rows = layer.rows(tokens) - (isinstance(layer, Window) and tokens > layer.window)
-                assert kept.keys.numel() + kept.values.numel() == rows * layer.row
+                assert kept.recurrent_states[0].numel() == layer.entry_size
+            else:  # between passes a window does not need the entry of its oldest token
+                n_entries = layer.n_entries(tokens) - (isinstance(layer, Window) and tokens > layer.window)
+                assert kept.keys.numel() + kept.values.numel() == n_entries * layer.entry_size
 
 
-def test_a_config_comes_as_a_dict_a_file_a_folder_or_text(tmp_path: Path) -> None:
+def test_config_as_dict_file_folder_or_text(tmp_path: Path) -> None:
     text = json.dumps(CONFIGS["Qwen3-0.6B"])
     (tmp_path / "config.json").write_text(text, encoding="utf-8")
     given = [json.loads(text), tmp_path / "config.json", tmp_path, str(tmp_path), f"\n {text}"]
@@ -148,7 +149,7 @@ def test_a_config_comes_as_a_dict_a_file_a_folder_or_text(tmp_path: Path) -> Non
     assert step_time(models[0], CARDS["H100"], 1).weights == pytest.approx(2 * read)
 
 
-def test_notes_say_what_was_counted_how_and_what_was_not() -> None:
+def test_notes_describe_how_sizes_were_counted() -> None:
     notes = {name: model_of(config).notes for name, config in CONFIGS.items()}
     assert notes["Llama-3.1-8B"] == notes["Qwen3-0.6B"] == notes["SmolLM3-3B"] == ()
     assert notes["Gemma-3-27B"] == (
@@ -194,7 +195,7 @@ def test_notes_say_what_was_counted_how_and_what_was_not() -> None:
         ({"model_type": "phi3", "layer_types": ["sliding_attention"] * 32}, "sliding_window is 0; expected"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_counted_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_unsupported_sizes_are_rejected(changes: dict[str, Any], message: str) -> None:
     config = CONFIGS["Llama-3.1-8B"]
     for key, value in changes.items():
         config = changed(config, key, value)
@@ -205,21 +206,21 @@ def test_what_cannot_be_counted_is_refused(changes: dict[str, Any], message: str
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("no/such/file", "no/such/file is no file; expected config.json, its folder, its text, or one of"),
-        ('{"hidden_size": 4096', "the config is no JSON: "),
-        ("<!doctype html>" * 400, "the config is no JSON: "),
-        ('{"a": ' * 100_000, "the config is no JSON: "),
+        ("no/such/file", "no/such/file is not a file; expected config.json, its folder, its text, or one of"),
+        ('{"hidden_size": 4096', "the config is not valid JSON: "),
+        ("<!doctype html>" * 400, "the config is not valid JSON: "),
+        ('{"a": ' * 100_000, "the config is not valid JSON: "),
         ([1], "the config is [1]; expected an object, as config.json holds it"),
     ],
 )
-def test_what_is_no_config_is_refused(given: Any, message: str) -> None:
+def test_invalid_configs_are_rejected(given: Any, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         model_of(given)
 
 
 @pytest.mark.parametrize(
-    ("name", "layers", "row", "parameters"),
-    [  # parameters as their makers have them, without what sees
+    ("name", "layers", "entry_size", "parameters"),
+    [  # parameters as published by the owners, without the vision parts
         ("PaliGemma-3B", 18, 512, 2_508_662_784),
         ("LLaVA-1.5-7B", 32, 8192, 6_738_415_616 + 2 * 64 * 4096),
         ("Pixtral-12B", 40, 2048, 12_247_782_400),
@@ -236,25 +237,25 @@ def test_what_is_no_config_is_refused(given: Any, message: str) -> None:
         ("OLMo-1.7-7B", 32, 8192, 6_888_095_744 + 65 * 4096),  # as a Llama, whose norms have weights
     ],
 )
-def test_what_a_published_config_leaves_out_is_as_its_class_has_it(
-    name: str, layers: int, row: int, parameters: int | None
+def test_missing_keys_take_the_defaults_of_the_class(
+    name: str, layers: int, entry_size: int, parameters: int | None
 ) -> None:
     model = model_of(PUBLISHED[name])
-    assert [layer.row for layer in model.layers] == [row] * layers
+    assert [layer.entry_size for layer in model.layers] == [entry_size] * layers
     assert model.parameters == parameters
 
 
 @pytest.mark.parametrize("kind", "apertus bitnet gptj gpt_bigcode gpt_neox opt phi starcoder2".split())
-def test_entries_are_counted_where_parameters_are_not_known(kind: str) -> None:
-    theirs = AutoConfig.for_model(kind)
-    model = model_of(theirs.to_dict())
-    assert entries_of(model) == their_entries(theirs)
+def test_kv_entries_without_known_parameters(kind: str) -> None:
+    hf_config = AutoConfig.for_model(kind)
+    model = model_of(hf_config.to_dict())
+    assert entries_of(model) == hf_entries(hf_config)
     for needs in (lambda: Service(model=model).weights_nbytes, lambda: StepTime(model)):
         with pytest.raises(ValueError, match=f"^{kind}: KV entries alone are counted, and no parameters, so"):
             needs()
 
 
-def test_windows_are_those_of_the_familys_code() -> None:
+def test_windows_follow_the_code_of_the_family() -> None:
     llama, phi = (model_of(PUBLISHED[f"{name} with windows"]) for name in ("Llama", "Phi-3"))
     assert {type(layer).__name__ for layer in llama.layers} == {"Full"}
     assert llama.notes[-1].startswith('No windows are counted: in the code of "llama" each layer sees all')
@@ -265,13 +266,13 @@ def test_windows_are_those_of_the_familys_code() -> None:
 
 def test_every_second_layer_is_sparse() -> None:
     config = PUBLISHED["every other layer sparse"]
-    theirs = AutoConfig.for_model(**config)
-    assert model_of(config).n_parameters == their_numbers(theirs)
+    hf_config = AutoConfig.for_model(**config)
+    assert model_of(config).n_parameters == hf_parameters(hf_config)
 
 
-def test_layers_that_share_keep_no_entries() -> None:
+def test_layers_that_share_kv_cache_nothing() -> None:
     model = model_of(PUBLISHED["Gemma 4, K and V shared"])
-    assert entries_of(model) == their_entries(AutoConfig.for_model(**PUBLISHED["Gemma 4, K and V shared"]))
+    assert entries_of(model) == hf_entries(AutoConfig.for_model(**PUBLISHED["Gemma 4, K and V shared"]))
     assert "The last 4 of 12 layers keep no KV entries: they read those of earlier layers." in model.notes
     llama = model_of(PUBLISHED["two heads in one layer"])
-    assert [layer.row for layer in llama.layers] == [8192] * 3 + [512] + [8192] * 28
+    assert [layer.entry_size for layer in llama.layers] == [8192] * 3 + [512] + [8192] * 28

@@ -1,4 +1,4 @@
-"""The closed form says what a recorder counts."""
+"""The closed form agrees with what a recorder counts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from helpers.recording.toy import record_toy
 WORDS = list(toy.NUMBERS)
 
 
-def test_the_long_run() -> None:
-    assert whole_reply(4, 8, cached=False) == Counts(tokens_processed=60, pairs=276, rows_kept=0)
-    assert whole_reply(4, 8) == Counts(tokens_processed=11, pairs=66, rows_kept=11)
+def test_counts_of_the_long_run() -> None:
+    assert whole_reply(4, 8, cached=False) == Counts(tokens_processed=60, pairs=276, entries_kept=0)
+    assert whole_reply(4, 8) == Counts(tokens_processed=11, pairs=66, entries_kept=11)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "4", None])
-def test_a_wrong_count_is_refused(wrong: object) -> None:
+def test_invalid_lengths_are_rejected(wrong: object) -> None:
     for lengths in ((wrong, 8), (4, wrong)):
         with pytest.raises(ValueError, match="expected a whole number, 1 or more"):
             whole_reply(*lengths)
@@ -27,10 +27,10 @@ def test_a_wrong_count_is_refused(wrong: object) -> None:
 
 @settings(max_examples=40)
 @given(prompt=st.integers(1, 16), reply=st.integers(1, 12), n_layers=st.integers(1, 2))
-def test_a_reply_costs_what_was_counted(prompt: int, reply: int, n_layers: int) -> None:
+def test_closed_form_matches_recorded_counts(prompt: int, reply: int, n_layers: int) -> None:
     words = [WORDS[n % len(WORDS)] for n in range(prompt)]
     trace = record_toy(words, max_new_tokens=reply, ban_eos=True, training=False, n_layers=n_layers)
     for run, cached in zip(trace.runs, (True, False), strict=True):
         tokens_processed, pairs = (sum(run.counted(name)) for name in ("positions", "pairs"))
-        counted = Counts(tokens_processed, pairs, run.passes[-1].parts[0].kept[1])
-        assert whole_reply(prompt, reply, cached) == counted
+        recorded = Counts(tokens_processed, pairs, run.passes[-1].parts[0].kept[1])
+        assert whole_reply(prompt, reply, cached) == recorded

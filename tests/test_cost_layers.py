@@ -1,4 +1,4 @@
-"""Bytes by arithmetic are those of live caches; what the arithmetic does not know is refused."""
+"""Computed cache sizes equal those of real caches; unsupported sizes are rejected."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 from helpers.cost.layers import (
     GIB,
     Full,
-    Kind,
     Latent,
+    LayerType,
     State,
     Window,
     cache_nbytes,
@@ -26,13 +26,13 @@ from helpers.model.cache import GrowingCache, StaticCache, WindowCache
 from tests.doubles import UnevenConfig
 from tests.tiny import SIZES, tiny, tokens
 
-# Rows.
+# KV entries.
 
 
 @pytest.mark.parametrize("T", [1, 5, 12])
 @pytest.mark.parametrize("n_kv_heads", [1, 3, 6])
 @torch.no_grad()
-def test_rows_of_full_layers_are_those_of_a_live_cache(n_kv_heads: int, T: int) -> None:
+def test_full_layers_match_a_real_cache(n_kv_heads: int, T: int) -> None:
     model = tiny(n_kv_heads=n_kv_heads)
     growing, static = GrowingCache(model.config), StaticCache(model.config, max_len=20)
     for cache in (growing, static):
@@ -45,17 +45,17 @@ def test_rows_of_full_layers_are_those_of_a_live_cache(n_kv_heads: int, T: int) 
 
 
 @pytest.mark.parametrize("T", [2, 4, 5, 11])
-def test_rows_of_windows_are_those_of_a_cache_that_lets_go(T: int) -> None:
+def test_windows_match_a_real_window_cache(T: int) -> None:
     model = tiny()
     heads, windows = (3, 8, 8), [4, None, 6]
     cache = WindowCache(model.config, windows)
-    for one in tokens(1, T)[0]:
-        model(one[None, None], cache)
-    layers: list[Kind] = [Window(*heads, window) if window else Full(*heads) for window in windows]
+    for token in tokens(1, T)[0]:
+        model(token[None, None], cache)
+    layers: list[LayerType] = [Window(*heads, window) if window else Full(*heads) for window in windows]
     assert cache.nbytes == cache_nbytes(layers, T, 4)
 
 
-def test_keys_and_values_may_differ_in_width() -> None:
+def test_keys_and_values_of_different_widths() -> None:
     config = UnevenConfig(**SIZES)
     cache = GrowingCache(config)
     for layer in range(3):
@@ -65,18 +65,18 @@ def test_keys_and_values_may_differ_in_width() -> None:
     assert cache.nbytes == cache_nbytes(layers_of(config), 7, 4)
 
 
-def test_a_state_is_as_large_at_any_length() -> None:
+def test_a_state_has_a_fixed_size() -> None:
     layers = [State(1000), Full(2, 3, 4), Latent(5, 6)]
     assert [cache_nbytes(layers, n) for n in (0, 1, 10)] == [2000, 2 * (1000 + 25), 2 * (1000 + 250)]
-    assert [cache_nbytes(layers, 1, each) for each in (4, 1, 0.5)] == [4100, 1025, 513]
+    assert [cache_nbytes(layers, 1, nbytes) for nbytes in (4, 1, 0.5)] == [4100, 1025, 513]
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_sizes_are_rejected() -> None:
     wrong: list[tuple[Any, str]] = [
         (lambda: cache_nbytes([], -1), "tokens is -1; expected a whole number, 0 or more"),
         (lambda: cache_nbytes([], math.nan), "tokens is nan"),  # type: ignore[arg-type]
-        (lambda: cache_nbytes([], 1, 3), "a number of 3 bytes; expected one of 4, 2, 1, 0.5"),
-        (lambda: nbytes_of(1, math.nan), "a number of nan bytes"),
+        (lambda: cache_nbytes([], 1, 3), "got 3 bytes per number; expected one of 4, 2, 1, 0.5"),
+        (lambda: nbytes_of(1, math.nan), "got nan bytes per number"),
         (lambda: MODELS["gpt-oss-20b"].cache_nbytes_per_token(), "gpt-oss-20b has layers with a window"),
         (lambda: MODELS["Qwen3.5-27B"].cache_nbytes_per_token(), "has layers with a state, so no"),
         (lambda: Full(8, 0, 128), "Full.k_dim is 0; expected a whole number, 1 or more"),
@@ -91,7 +91,7 @@ def test_what_makes_no_sense_is_refused() -> None:
 # Users and cards.
 
 
-def test_users_that_fit() -> None:
+def test_users_that_fit_in_memory() -> None:
     llama = MODELS["Llama-3.1-8B"]
     sizes = 2 * llama.n_parameters, cache_nbytes(llama.layers, 8192)
     assert users_that_fit(80 * GIB, *sizes) == 65
@@ -100,7 +100,7 @@ def test_users_that_fit() -> None:
     assert users_that_fit(9, 3, 1) == 6
 
 
-def test_cards_have_the_ridge_that_their_data_sheets_give() -> None:
+def test_ridges_of_cards_match_their_data_sheets() -> None:
     ridges = {name: round(ridge(card)) for name, card in CARDS.items()}
     published = {"A100": 153, "H100": 295, "H200": 206, "B200": 281, "MI300X": 247}
     assert {name: ridges[name] for name in published} == published

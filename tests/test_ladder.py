@@ -11,14 +11,14 @@ import pytest
 import torch
 
 from helpers.chapters import n13
-from helpers.cost import numbers_used
+from helpers.cost import active_parameters
 from helpers.model import shipped
 from helpers.model.sizes import narrow
 from helpers.model.transformer import Transformer
 from helpers.timing.steps import PARTS
 
 WAYS = [*n13.WAYS]
-WEIGHTS = numbers_used(shipped.CONFIG)
+WEIGHTS = active_parameters(shipped.CONFIG)
 ROWS = 257 * 2 * shipped.CONFIG.n_layers * shipped.CONFIG.n_kv_heads * shipped.CONFIG.head_dim  # numbers
 
 

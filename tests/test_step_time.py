@@ -1,7 +1,7 @@
 """The one equation of a step, by hand: Llama-3.1-8B on an H100.
 
 3.35e12 bytes and 989.4e12 operations a second; 15,009,849,344 bytes of weights, half as many numbers,
-131,072 bytes of rows a token, 32 layers.
+131,072 bytes of KV entries per token, 32 layers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from helpers.stepper.machines import OURS
 from tests.work_cases import tokens_until_compute
 
 LLAMA, H100 = MODELS["Llama-3.1-8B"], CARDS["H100"]
-W, R = 15_009_849_344 / 3.35e12, 131_072 / 3.35e12  # seconds to read the weights, and a token's rows
+W, R = 15_009_849_344 / 3.35e12, 131_072 / 3.35e12  # seconds to read the weights, and one token's KV entries
 P = 15_009_849_344 / 989.4e12  # to compute with all, for one token: 2 operations, and 2 bytes a number
 HEAD = 2 * 128_256 * 4096 / 989.4e12  # of it, the LM head
 PAIR = 4 * 32 * 32 * 128 / 989.4e12  # scores and contexts of a pair, in all heads and layers
@@ -39,7 +39,7 @@ PAIR = 4 * 32 * 32 * 128 / 989.4e12  # scores and contexts of a pair, in all hea
         (0, 1, {"new_tokens": 2000}, 2000 * (P - HEAD) + HEAD + 2001 * 1000 * PAIR, "compute-bound"),
         (99, 1, {"new_tokens": 5, "logits": 5}, 104 * R + W, "memory-bound"),
         (99, 100, {"new_tokens": 5, "logits": None}, 10400 * R + 500 * P, "compute-bound"),
-        (100, 1, {"weight_bits": 4, "row_bits": 8}, 101 * R / 2 + W / 4, "memory-bound"),
+        (100, 1, {"weight_bits": 4, "kv_bits": 8}, 101 * R / 2 + W / 4, "memory-bound"),
         (100, 1, {"bandwidth_reached": 0.5, "launch": 1e-3}, 2 * (101 * R + W) + 1e-3, "memory-bound"),
         (1, 512, {"compute_reached": 0.5}, 512 * (2 * R + 2 * P), "compute-bound"),
         (100, 1, {"cards": 4, "collective": 1e-5}, (101 * R + W) / 4 + 64e-5, "memory-bound"),
@@ -47,18 +47,18 @@ PAIR = 4 * 32 * 32 * 128 / 989.4e12  # scores and contexts of a pair, in all hea
         ([(0, 300), (100, 1)], 1, {}, 45_251 * PAIR + W, "memory-bound"),  # a chunk beside a decode step
     ],
 )
-def test_the_equation_by_hand(tokens: Any, users: int, more: Any, total: float, bound: str) -> None:
+def test_step_time_equals_hand_computed(tokens: Any, users: int, more: Any, total: float, bound: str) -> None:
     step = step_time(LLAMA, H100, tokens, users, **more)
     assert (step.total, step.bound) == (pytest.approx(total), bound)
-    texts = users * (len(tokens) if isinstance(tokens, list) else 1)
-    assert step.throughput == pytest.approx(texts * step.per_user)
-    assert step.per_user * step.total * texts == pytest.approx(
+    requests = users * (len(tokens) if isinstance(tokens, list) else 1)
+    assert step.throughput == pytest.approx(requests * step.per_user)
+    assert step.per_user * step.total * requests == pytest.approx(
         sum(new for _, new in tokens) if isinstance(tokens, list) else users * more.get("new_tokens", 1)
     )
 
 
 @pytest.mark.parametrize("name", [*MODELS])
-def test_more_work_takes_longer_and_a_better_card_does_not(name: str) -> None:
+def test_more_work_or_a_slower_card_takes_longer(name: str) -> None:
     def total(tokens: int = 100, users: int = 8, card: Any = H100, **more: Any) -> float:
         return step_time(MODELS[name], card, tokens, users, **more).total
 
@@ -74,10 +74,10 @@ def test_more_work_takes_longer_and_a_better_card_does_not(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "kv_heads"), [("DeepSeek-V3", 1), ("Qwen2.5-7B", 4), ("Llama-3.1-8B", 8)])
-def test_cards_divide_kv_heads_and_a_latent_is_read_whole_by_each(name: str, kv_heads: int) -> None:
+def test_cards_split_kv_heads_but_copy_latents(name: str, kv_heads: int) -> None:
     model = MODELS[name]
     one, many = step_time(model, H100, 32_768, 16), step_time(model, H100, 32_768, 16, cards=16)
-    assert many.rows == pytest.approx(one.rows / kv_heads)
+    assert many.kv_cache == pytest.approx(one.kv_cache / kv_heads)
     others = [(step.weights, step.attention, step.products) for step in (one, many)]
     assert others[1] == pytest.approx([seconds / 16 for seconds in others[0]])
     nbytes = [cache_nbytes(model.layers, 100, cards=n) for n in (1, 2, 16)]
@@ -85,20 +85,20 @@ def test_cards_divide_kv_heads_and_a_latent_is_read_whole_by_each(name: str, kv_
     assert cache_nbytes([State(10)], 100, cards=16) == 20
 
 
-def test_a_model_of_ours_and_layers_of_other_kinds() -> None:
-    ours = shipped.CONFIG
-    here = Roof(1e30, 1.0)
-    assert step_time(ours, here, 9, weight_bits=32).weights == 4 * ours.n_parameters
+def test_shipped_model_windows_states_and_latents() -> None:
+    config = shipped.CONFIG
+    no_compute = Roof(1e30, 1.0)
+    assert step_time(config, no_compute, 9, weight_bits=32).weights == 4 * config.n_parameters
     for layer, new, before in ((Window(1, 1, 1, 4), 5, 9), (Window(1, 1, 1, 4), 6, 0), (Full(1, 1, 1), 3, 2)):
-        most = getattr(layer, "window", 99)
-        assert pairs_of(layer, before, new) == sum(min(most, before + n) for n in range(1, new + 1))
+        limit = getattr(layer, "window", 99)
+        assert pairs_of(layer, before, new) == sum(min(limit, before + n) for n in range(1, new + 1))
     assert pairs_of(State(5), 7, 3) == 3
     latent, state = (step_time(MODELS[name], Roof(1.0, 1e30), 9) for name in ("DeepSeek-V3", "Qwen3.5-27B"))
     assert latent.attention == 61 * 10 * 128 * 2 * (512 + 64 + 512)
     assert state.attention == 16 * 10 * 24 * 4 * 256 + 48 * 4 * 48 * 128 * 128
 
 
-def test_experts_are_read_once_by_those_who_choose_them() -> None:
+def test_an_expert_is_read_once_per_pass() -> None:
     expert = 24 * 3 * (2880 * 2880 + 2880)  # three matrices and their biases in each layer
     one, two, many = (
         step_time(MODELS["gpt-oss-20b"], Roof(1e30, 1.0), 0, new_tokens=n).weights / 2 for n in (1, 2, 10_000)
@@ -107,7 +107,7 @@ def test_experts_are_read_once_by_those_who_choose_them() -> None:
     assert many - one == pytest.approx(28 * expert)
 
 
-def test_the_experts_read_are_the_mean_over_all_choices() -> None:
+def test_experts_read_is_the_mean_over_all_choices() -> None:
     pairs = list(itertools.combinations(range(4), 2))
     for T in (0, 1, 2, 3):
         read = [len({n for pair in chosen for n in pair}) for chosen in itertools.product(pairs, repeat=T)]
@@ -125,39 +125,39 @@ def test_the_experts_read_are_the_mean_over_all_choices() -> None:
         ({"cards": 1.5}, "cards is 1.5"),
         ({"bandwidth_reached": 1.2}, "bandwidth_reached is 1.2; expected a finite number, over 0 and at"),
         ({"compute_reached": 0}, "compute_reached is 0"),
-        ({"row_bits": 0}, "row_bits is 0"),
+        ({"kv_bits": 0}, "kv_bits is 0"),
         ({"launch": -1}, "launch is -1"),
         ({"tokens": -1}, "tokens is -1"),
         ({"tokens": [(5, 1), (-1, 1)]}, "tokens is -1; expected a whole number, 0 or more"),
         ({"tokens": [(5, 1.5)]}, "new tokens is 1.5"),
-        ({"tokens": iter([])}, "tokens holds no pair; expected one .in the cache, new."),
+        ({"tokens": iter([])}, "tokens is empty; expected a pair .cached, new. for each"),
         ({"logits": 0}, "logits is 0"),
     ],
 )
-def test_what_is_no_step_is_refused(wrong: Any, message: str) -> None:
+def test_invalid_step_arguments_are_rejected(wrong: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         step_time(**{"model": LLAMA, "card": H100, "tokens": 1} | wrong)
 
 
-def test_what_bounds_a_step_and_from_which_prompt_on_it_is_compute() -> None:
+def test_longest_term_bound_and_first_compute_bound_prompt() -> None:
     steps = [(1, 42, 1), (1, 120_000, 1), (1, 42, 400), (1, 8192, 400), (317, 0, 1), (318, 0, 1)]
     all_seconds = [step_time(LLAMA, H100, a, users, new_tokens=n) for n, a, users in steps]
-    longest = ["weights", "rows", "products", "rows", "weights", "products"]
-    assert [one.longest for one in all_seconds] == longest
+    longest = ["weights", "kv_cache", "products", "kv_cache", "weights", "products"]
+    assert [step.longest_term for step in all_seconds] == longest
     bounds = ["memory-bound", "memory-bound", "compute-bound"]
-    assert [one.bound for one in all_seconds] == [*bounds, "memory-bound", "memory-bound", "compute-bound"]
-    assert step_time(LLAMA, H100, 42, launch=1.0).longest == "launch"
+    assert [step.bound for step in all_seconds] == [*bounds, "memory-bound", "memory-bound", "compute-bound"]
+    assert step_time(LLAMA, H100, 42, launch=1.0).longest_term == "launch"
     assert tokens_until_compute(LLAMA, H100) == 318
     assert tokens_until_compute(LLAMA, replace(H100, flops_per_second=1e20)) is None
 
 
-def test_the_series_model_is_the_shipped_one() -> None:
+def test_sizes_of_the_shipped_model_match_its_config() -> None:
     sizes = {name: size for name, size in vars(shipped.CONFIG).items() if hasattr(OURS, name)}
     assert {name: getattr(OURS, name) for name in sizes} == sizes
     assert OURS.n_parameters == shipped.CONFIG.n_parameters
 
 
-def test_llama_3_1_8b_over_eight_cards_whose_lm_heads_are_whole() -> None:
+def test_llama_3_1_8b_on_eight_cards_with_whole_lm_heads() -> None:
     parts, measured = n19.over_cards(1e-3, 2e-6)["Llama-3.1-8B, 8 cards"]
     table, rows = 128_256 * 4096, 101 * 32 * 2 * 8 * 128
     reading = 2 * ((8_030_261_248 - 2 * table + rows) / 8 + table) / 1.7e9

@@ -64,7 +64,7 @@ def test_a_model_of_ones_own_stands_among_the_others() -> None:
     offered = json.loads(view.data)
     assert [model["name"] for model in offered["models"][-2:]] == [[*MODELS][-1], "mine"]
     assert offered["models"][-1]["kinds"] == [
-        {"layers": 2, "row": 32, "window": None, "state": False, "kv_heads": 2, "pair": 128}
+        {"layers": 2, "entry_size": 32, "window": None, "state": False, "kv_heads": 2, "pair": 128}
     ]
     assert view.options["case"]["model"] == "mine"
     assert repr(view) == "StepTime(mine on H100, 2 users of 10 tokens)"
@@ -83,9 +83,9 @@ def test_a_model_s_name_ends_no_script() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"model": "Llama-9"}, "Llama-9 is no file; expected config.json, .* or one of .'GPT-2 small'"),
+        ({"model": "Llama-9"}, "Llama-9 is not a file; expected config.json, .* or one of .'GPT-2 small'"),
         ({"card": "abacus"}, "got card='abacus', expected one of .'RTX 4090'"),
-        ({"row_bits": 3}, "got row_bits=3, expected one of"),
+        ({"kv_bits": 3}, "got kv_bits=3, expected one of"),
         ({"overlap": "no"}, r"got overlap='no', expected one of \[True, False\]"),
         ({"users": 0}, "users is 0"),
         ({"new_tokens": 65}, "tokens a verification: got 65; expected a number from 1 to 64"),

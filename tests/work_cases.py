@@ -20,7 +20,7 @@ ON = CARDS | {TWO_CORES.name: TWO_CORES}
 PASSES = [(1, 0), (1, 42), (1, 999), (1, 99_999), (23, 0), (24, 5), (128, 200), (1000, 0), (5, 126), (300, 0)]
 ARGUMENTS: list[dict[str, Any]] = [
     {},
-    {"weight_bits": 4, "row_bits": 8, "overlap": True, "logits": None},
+    {"weight_bits": 4, "kv_bits": 8, "overlap": True, "logits": None},
     {"bandwidth_reached": 0.62, "compute_reached": 0.41, "launch": 2e-4, "cards": 16, "collective": 2e-5},
     {"cards": 1, "collective": 1e-3, "logits": None},
 ]
@@ -29,7 +29,7 @@ CASES: list[dict[str, Any]] = [
     {},
     {"users": 1, "tokens": 99},
     {"users": 512, "overlap": True, "cards": 2, "collective": 12.5e-6},
-    {"model": "gpt-oss-120b", "card": "MI300X", "new_tokens": 5, "weight_bits": 4, "row_bits": 8},
+    {"model": "gpt-oss-120b", "card": "MI300X", "new_tokens": 5, "weight_bits": 4, "kv_bits": 8},
     {"model": "DeepSeek-V3", "card": "RTX 4090", "users": 1, "new_tokens": 4, "bandwidth_reached": 0.62},
     {"model": "Qwen3.5-27B", "tokens": 200_000, "users": 40, "compute_reached": 0.405, "weight_bits": 32},
     {"model": "SmolLM2-135M", "card": "B200", "tokens": 1, "users": 5000},
@@ -56,9 +56,9 @@ def write_work(folder: Path) -> None:
         for more, (on, card) in product(ARGUMENTS, (("two CPU cores", TWO_CORES), ("H100", CARDS["H100"]))):
             asked = {"users": users, "new_tokens": new, **more}
             step = step_time(model, card, before, **asked)
-            terms = [step.rows, step.weights, step.attention, step.products, step.launch, step.collectives]
-            terms += [*step.parts, step.total]
-            cases.append([model.name, on, before, asked, terms, [step.bound, step.longest]])
+            terms = [step.kv_cache, step.weights, step.attention, step.products]
+            terms += [step.launch, step.collectives, *step.memory_and_compute, step.total]
+            cases.append([model.name, on, before, asked, terms, [step.bound, step.longest_term]])
     for one, (card, on), n in product(KNOWN.values(), ON.items(), (1, 100, 8192)):
         until = tokens_until_compute(one, on, users=n)
         fits = []

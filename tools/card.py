@@ -98,7 +98,7 @@ def record(config: ModelConfig, dtype: torch.dtype, speeds: Limits, room: float)
         if users * (tokens + 1) * a_token <= room:
             with suppress(torch.cuda.OutOfMemoryError):  # of what a step makes on the way
                 ms = step_ms(model, users, tokens)
-        least = step_time(config, speeds, tokens, users, weight_bits=bits, row_bits=bits).total
+        least = step_time(config, speeds, tokens, users, weight_bits=bits, kv_bits=bits).total
         steps.append({"users": users, "tokens": tokens, "ms": ms, "predicted": 1000 * least})
     return steps
 

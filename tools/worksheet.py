@@ -131,7 +131,7 @@ def worksheet(solved: bool = False) -> str:
         counts = {
             "tokens processed": work.tokens_processed,
             "pairs scored": work.pairs,
-            "rows kept": work.rows_kept,
+            "rows kept": work.entries_kept,
         }
         blanks += f"<b>{name}</b>" + "".join(
             f'<p>{what} <i class="solved">{n if solved else ""}</i></p>' for what, n in counts.items()

@@ -90,7 +90,7 @@ class Ladder:
         card = Roof(2 * self.products_per_second(way), self.bandwidths[way])  # multiplied, and added
         launch = self.operators[way] * self.launch
         config, bits = CONFIGS[self.size], WAYS[way][1]
-        step = step_time(config, card, TOKENS, weight_bits=bits, row_bits=32, launch=launch)
+        step = step_time(config, card, TOKENS, weight_bits=bits, kv_bits=32, launch=launch)
         return replace(step, attention=0.0)
 
     def products_per_second(self, way: str) -> float:
@@ -108,7 +108,7 @@ class Ladder:
     def in_turn(self, way: str) -> float:
         """Return the milliseconds of a step whose reading and arithmetic do not overlap at all."""
         step = self.step(way)
-        return 1000 * (step.launch + step.rows + step.weights + step.products)
+        return 1000 * (step.launch + step.kv_cache + step.weights + step.products)
 
     def spans(self, way: str) -> dict[str, tuple[float, float]]:
         """Return what a step does from which millisecond to which: arithmetic goes on beside the reading.
@@ -116,7 +116,7 @@ class Ladder:
         "rest" is what the clock says beyond all that is known.
         """
         step = self.step(way)
-        launched, rows = 1000 * step.launch, 1000 * (step.launch + step.rows)
+        launched, rows = 1000 * step.launch, 1000 * (step.launch + step.kv_cache)
         spans = {
             "launches": (0.0, launched),
             "reading": (launched, rows + 1000 * step.weights),
@@ -137,7 +137,7 @@ class Ladder:
         rate = f"{self.products_per_second(way) / 1e9:.0f} billion a second"
         terms = {
             "launches": (f"{self.operators[way]}", f"{1e6 * self.launch:.1f} µs each", 1000 * step.launch),
-            "rows": (f"{step.rows * speed / 1e6:.1f} MB", bandwidth, 1000 * step.rows),
+            "rows": (f"{step.kv_cache * speed / 1e6:.1f} MB", bandwidth, 1000 * step.kv_cache),
             "weights": (f"{self.megabytes(way):.1f} MB", bandwidth, 1000 * step.weights),
             "arithmetic": (weights, rate, 1000 * step.products),
             "lower bound": ("", "", self.lower_bound(way)),

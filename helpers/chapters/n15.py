@@ -48,7 +48,7 @@ def who_reads(kinds: Mapping[str, Full | Latent], n_heads: int) -> Picture:
         what = "; ".join(f"KV head {g + 1} serves {heads}" for g, heads in enumerate(serves))
         if isinstance(kind, Latent):
             what = f"all {n_heads} heads read one latent c, and one K"
-        output.append(f"{plain(name)}: {what}; a row has {kind.row} numbers")
+        output.append(f"{plain(name)}: {what}; a row has {kind.entry_size} numbers")
     return Picture(draw, ". ".join(output) + ".")
 
 
@@ -83,8 +83,8 @@ def _reads(
             x += EACH * numbers
     for h, head in enumerate(heads):
         sheet.chip(head, top + 46, str(h + 1), width=HEAD, fill="query fill", edge="query")
-    count = f"{kind.rank} + {kind.rope_dim} numbers" if isinstance(kind, Latent) else f"{kind.row} numbers"
-    sheet.note(middle, top + 182, count, at="center", colour="ink")
+    size = f"{kind.rank} + {kind.rope_dim}" if isinstance(kind, Latent) else f"{kind.entry_size}"
+    sheet.note(middle, top + 182, f"{size} numbers", at="center", colour="ink")
 
 
 def two_orders(S: int, D: int, rank: int) -> Picture:

@@ -91,7 +91,7 @@ def choices(service: Service, per_second: float, hits: bool) -> Waits:
 
 def slots_that_fit(service: Service, hits: bool) -> int:
     """Return the replies whose rows fit beside the weights, and with hits beside all idle chats, too."""
-    own = service.rows_nbytes(service.context - service.shared * hits)
+    own = service.kv_nbytes(service.context - service.shared_tokens * hits)
     kept = service.weights_nbytes + hits * (service.shared_nbytes + service.idle_chats * service.idle_nbytes)
     return max(0, int((service.memory_gib * GIB - kept) // own))
 

@@ -37,7 +37,7 @@ def over_cards(rest: float, all_reduce: float) -> dict[str, tuple[dict[str, tupl
         head = 2 * model.vocab_size * model.hidden_size / BANDWIDTH
         for n, speed in speeds.items():
             step = step_time(model, card, 100, bandwidth_reached=reached, cards=n, collective=all_reduce)
-            seconds = step.rows + step.weights + head * (1 - 1 / n), rest, step.collectives
+            seconds = step.kv_cache + step.weights + head * (1 - 1 / n), rest, step.collectives
             ends = pairwise(1000 * end for end in accumulate(seconds, initial=0.0))
             parts = dict(zip(("reading", "one card's rest", "all-reduces"), ends, strict=True))
             bars[f"{name}, {n} card{'s' * (n > 1)}"] = parts, 1000 / speed

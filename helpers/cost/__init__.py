@@ -1,7 +1,7 @@
-"""What a reply costs, in closed form: `counts` of passes, published `models`, and the time of a step."""
+"""What a reply costs, in closed form: counts of passes, sizes of published models, the time of a step."""
 
 from helpers.cost.config import model_of
 from helpers.cost.layers import users_that_fit
-from helpers.cost.step import StepSeconds, numbers_used, step_time
+from helpers.cost.step import StepSeconds, active_parameters, step_time
 
-__all__ = ["StepSeconds", "model_of", "numbers_used", "step_time", "users_that_fit"]
+__all__ = ["StepSeconds", "active_parameters", "model_of", "step_time", "users_that_fit"]

@@ -1,8 +1,8 @@
-"""Any model's config.json as a `PublishedModel`: kinds of layers, and parameters counted to the byte.
+"""Any model's config.json as a `PublishedModel`: its types of layers, and its exact number of parameters.
 
-`families.json` says which keys hold a size, how many numbers each part of a model has (sums of products of
-sizes), what the code of a family has that no key of its configs says, and the sizes that its class in
-transformers takes where a config says none. js/model_of.ts reads it, too.
+`families.json` says which keys hold a size, how many parameters each part of a model has (sums of products of
+sizes), what the code of a family fixes without a key in its configs, and the defaults of its class in
+transformers. js/model_of.ts reads it, too.
 """
 
 from __future__ import annotations
@@ -16,89 +16,90 @@ from math import floor
 from pathlib import Path
 from typing import Any
 
-from helpers.cost.layers import Full, Kind, Latent, State, Window
+from helpers.cost.layers import Full, Latent, LayerType, State, Window
 from helpers.cost.models import MODELS, PublishedModel
 from helpers.validate import is_number, is_whole
 
 KNOWN: dict[str, Any] = json.loads(Path(__file__).with_name("families.json").read_text(encoding="utf-8"))
-PARTS = {"full": "grouped", "window": "grouped", "latent": "latent", "state": "linear"}  # of attention
-FAMILIES = {name: has for names, has in KNOWN["families"].items() for name in names.split()}
+PARTS = {"full": "grouped", "window": "grouped", "latent": "latent", "state": "linear"}  # by type of layer
+FAMILIES = {name: family for names, family in KNOWN["families"].items() for name in names.split()}
 DEFAULTS = {name: sizes for names, sizes in KNOWN["defaults"].items() for name in names.split()}
 READ = {*KNOWN["usual"]}.union(*KNOWN["keys"].values())  # keys that hold a size
-MOST, MOST_LAYERS = 10**8, 10**4
-IS_TEXT = re.compile(r"[{\n]|.{1000}")  # of a config, and no path
+MAX_SIZE, MAX_LAYERS = 10**8, 10**4
+IS_TEXT = re.compile(r"[{\n]|.{1000}")  # the text of a config, not a path
 
 
-class Uncounted(ValueError):  # noqa: N818  it says what is so, not that somebody erred
-    """A size is not known; where only the parameters need it, KV entries are counted all the same."""
+class UnknownSizeError(ValueError):
+    """A size is not known. If only the parameters need it, the size of the KV cache is still counted."""
 
 
 def model_of(config: PublishedModel | dict[str, Any] | str | Path) -> PublishedModel:
-    """Return the sizes, kinds of layers and parameters of a model; its `notes` say what was counted how.
+    """Return the sizes, types of layers and parameters of a model; its `notes` say how they were counted.
 
-    Of a family whose parts are not known KV entries alone are counted; `n_parameters` then says why.
+    If the parts of a family are not known, only its KV cache is counted; `n_parameters` then raises.
 
     Args:
-        config: config.json as a dict, a file, its folder, or its text; or a name of MODELS; or such a model.
+        config: config.json as a dict, a file, its folder, or its text; a name in MODELS; or a model, which is
+            returned as it is.
 
     Raises:
-        ValueError: a size is missing or wrong, or layers are of a kind that is not counted.
+        ValueError: a size is missing or wrong, or a layer has a type that is not supported.
     """
     if isinstance(config, PublishedModel):
         return config
     if isinstance(config, str) and config in MODELS and not Path(config).exists():
         return MODELS[config]
-    outer = read(config)
+    outer = read_config(config)
     sizes = Sizes(outer)
-    n, kinds = sizes.number, sizes.kinds()
+    n, types = sizes.number, sizes.layer_types()
     for key in sizes.unread("entries"):
-        raise refusal("unread", key=key, got=written(sizes.config[key]))
-    own = sizes.own()
-    made: dict[tuple[str, int | None], Kind] = {}  # the same object for layers that are alike
-    places = [(kind, i if i in sizes.changes else None) for i, kind in enumerate(kinds[:own])]
-    for kind, i in dict.fromkeys(places):
-        made[kind, i] = sizes.at(i).layer(kind)
-    entries = {"n_layers": "L", "n_heads": "H", "n_kv_heads": "Hkv", "head_dim": "Dn" if n("R") else "D"}
-    fields: dict[str, Any] = {field: n(name) for field, name in entries.items()}
-    why = ""
+        raise refusal("unread", key=key, got=as_json(sizes.config[key]))
+    variants = [(kind, i if i in sizes.changes else None) for i, kind in enumerate(types[: sizes.n_own()])]
+    layers: dict[tuple[str, int | None], LayerType] = {}  # equal layers share one object
+    for kind, i in dict.fromkeys(variants):
+        layers[kind, i] = sizes.of_layer(i).layer(kind)
+    names = {"n_layers": "L", "n_heads": "H", "n_kv_heads": "Hkv", "head_dim": "Dn" if n("R") else "D"}
+    fields: dict[str, Any] = {field: n(name) for field, name in names.items()}
+    reason = ""
     try:
-        fields |= sizes.counted(kinds)
-    except Uncounted as error:
-        why, fields = str(error), fields | sizes.plain(sizes.or_zero) | {"tied": False, "parameters": None}
-    path, kind = (x if isinstance(x, str) else "" for x in (outer.get("_name_or_path"), sizes.type))
+        fields |= sizes.parameter_fields(types)
+    except UnknownSizeError as error:
+        reason = str(error)
+        fields |= sizes.model_sizes(sizes.number_or_zero) | {"tied": False, "parameters": None}
+    path, family = (x if isinstance(x, str) else "" for x in (outer.get("_name_or_path"), sizes.type))
     total = fields["parameters"]
     size = (
         "" if total is None else f" {billions(total)}B" if total >= 1e9 else f" {floor(total / 1e6 + 0.5)}M"
     )
     return PublishedModel(
-        name=path or f"{kind or 'a model'}{size}",
+        name=path or f"{family or 'a model'}{size}",
         source="",
         **fields,
-        layers=tuple(made[place] for place in places),
-        notes=tuple(sizes.notes(kinds, why, total, fields.get("n_active"))),
+        layers=tuple(layers[variant] for variant in variants),
+        notes=tuple(sizes.notes(types, reason, total, fields.get("n_active"))),
     )
 
 
-def read(config: Any) -> dict[str, Any]:
+def read_config(config: Any) -> dict[str, Any]:
     """Return config.json as a dict; errors as in `model_of`."""
     if isinstance(config, Path) or (isinstance(config, str) and not IS_TEXT.search(config)):
         path = Path(config, "config.json") if Path(config).is_dir() else Path(config)
         if not path.is_file():
-            known = f"expected config.json, its folder, its text, or one of {[*MODELS]}"
-            raise ValueError(f"{config!s:.80} is no file; {known}")
+            expected = f"expected config.json, its folder, its text, or one of {[*MODELS]}"
+            raise ValueError(f"{config!s:.80} is not a file; {expected}")
         config = path.read_text(encoding="utf-8")
     if isinstance(config, str):
         try:
             config = json.loads(config)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"the config is no JSON: {error}; expected all of config.json") from error
+            raise ValueError(f"the config is not valid JSON: {error}; expected all of config.json") from error
     if not isinstance(config, dict):
-        raise refusal("object", got=written(config))
+        raise refusal("object", got=as_json(config))
     return config
 
 
 class Sizes:
-    """The sizes in a config, by their names in families.json; ValueError when a wrong one is asked for."""
+    """The sizes in a config, by their names in families.json; reading a wrong one raises ValueError."""
 
     def __init__(self, outer: dict[str, Any]) -> None:
         self.config, self.left_out = text_model(outer)
@@ -109,23 +110,23 @@ class Sizes:
         self.defaults = DEFAULTS.get(self.type, {}) if self.known else {}
         self.has_windows = not self.known or "sliding_window" in self.family
         for key, value in self.config.items():
-            if like_a_size(value) and re.search(KNOWN["refused"], key):
-                raise refusal("refused", key=key, got=written(value))
+            if looks_like_size(value) and re.search(KNOWN["refused"], key):
+                raise refusal("refused", key=key, got=as_json(value))
 
-        each = self.config.get("per_layer_config") or {}
-        for i, changes in each.items() if isinstance(each, dict) else [("", each)]:
+        per_layer = self.config.get("per_layer_config") or {}
+        for i, changes in per_layer.items() if isinstance(per_layer, dict) else [("", per_layer)]:
             if not re.fullmatch("[0-9]{1,5}", i) or not isinstance(changes, dict) or not {*changes} <= READ:
-                raise refusal("unread", key="per_layer_config", got=written(each))
-        self.changes = {int(i): changes for i, changes in each.items()}
+                raise refusal("unread", key="per_layer_config", got=as_json(per_layer))
+        self.changes = {int(i): changes for i, changes in per_layer.items()}
 
-    def at(self, layer: int | None) -> Sizes:
-        """Return the sizes of a layer that per_layer_config changes; None for the others."""
-        its = copy(self)
-        its.config = self.config | ({} if layer is None else self.changes[layer])
-        return its
+    def of_layer(self, layer: int | None) -> Sizes:
+        """Return the sizes of a layer that per_layer_config changes; None means any other layer."""
+        sizes = copy(self)
+        sizes.config = self.config | ({} if layer is None else self.changes[layer])
+        return sizes
 
-    def number(self, name: str, least: int = 0) -> int:
-        """Return a size, 1 for a yes, or what a formula of sizes comes to; "!x" is 1 where x is 0."""
+    def number(self, name: str, minimum: int = 0) -> int:
+        """Return a size, 1 for true, or the value of a formula of sizes; "!x" is 1 if x is 0, else 0."""
         if formula := KNOWN["formulas"].get(name) or (name in KNOWN["keys"] and self.family.get(name)):
             return self.sum(formula)
         if name.isdigit():
@@ -133,37 +134,40 @@ class Sizes:
         if name[0] == "!":
             return int(not self.number(name[1:]))
         keys = KNOWN["keys"].get(name, [name])
-        there = [key for key in keys if key in self.config] or keys
-        key = next((key for key in there if self.config.get(key) is not None), there[0])
+        present = [key for key in keys if key in self.config] or keys
+        key = next((key for key in present if self.config.get(key) is not None), present[0])
         value, usual = self.config.get(key), KNOWN["usual"].get(keys[0])
         if value == -1 and name == "last_sparse":  # the last layer
             value = None
-        if value is None:  # a key that is not there is as in its family; null is as in most
+        if value is None:  # the family decides what a missing key means; null means the usual value
             value = usual if key in self.config else None
             value = self.defaults.get(name, self.usual.get(keys[0])) if value is None else value
             value = self.sum(value) if isinstance(value, str) else value
             if value is None:
-                raise Uncounted(say("refusals", "missing", key=key, type=written(self.type)))
+                raise UnknownSizeError(text_of("refusals", "missing", key=key, type=as_json(self.type)))
         if name == "every" and isinstance(value, str) and re.fullmatch("L*G", value):
             value = len(value)  # "LLLG": three layers with a window, then one without
         if isinstance(usual, bool):
             if not isinstance(value, bool):
-                raise refusal("flag", key=key, got=written(value))
+                raise refusal("flag", key=key, got=as_json(value))
             return int(value)
-        least, most = max(least, int(usual != 0)), MOST_LAYERS if name == "L" else MOST
-        if not is_number(value) or value % 1 or not least <= value <= most:
-            raise refusal("size", key=key, got=written(value), least=least, most=most)
+        minimum, maximum = max(minimum, int(usual != 0)), MAX_LAYERS if name == "L" else MAX_SIZE
+        if not is_number(value) or value % 1 or not minimum <= value <= maximum:
+            raise refusal("size", key=key, got=as_json(value), least=minimum, most=maximum)
         return int(value)
 
-    def or_zero(self, name: str) -> int:
-        """Return a size, 0 where it is not known, or is not one number."""
+    def number_or_zero(self, name: str) -> int:
+        """Return a size, or 0 if it is unknown or not a single number."""
         try:
             return self.number(name)
         except ValueError:
             return 0
 
     def sum(self, formula: str) -> int:
-        """Return a sum of products, "2 C F + C"; "/H" divides, rounded down. After a 0 nothing is asked."""
+        """Return the value of a sum of products such as "2 C F + C"; "/H" divides and rounds down.
+
+        Factors after a 0 are not read, so they need not be known.
+        """
         total = 0
         for term in formula.split(" + "):
             product = 1
@@ -175,8 +179,8 @@ class Sizes:
             total += product
         return total
 
-    def kinds(self) -> list[str]:
-        """Return what each layer keeps: a key of PARTS."""
+    def layer_types(self) -> list[str]:
+        """Return the type of each layer, as a key of PARTS."""
         n, types = self.number, self.config.get("layer_types")
         L, full = n("L"), "latent" if n("R") else "full"
         if types is None:
@@ -185,34 +189,34 @@ class Sizes:
             every, first = n("every"), n("max_window_layers")
             return [full if i < first or (every and (i + 1) % every == 0) else other for i in range(L)]
         known = KNOWN["layer_types"] if full == "full" else {"full_attention": full}
-        sound = isinstance(types, list) and len(types) == L
-        if not sound or not all(isinstance(name, str) and name in known for name in types):
-            raise refusal("kinds", got=written(types), L=L, kinds=", ".join(known))
+        valid = isinstance(types, list) and len(types) == L
+        if not valid or not all(isinstance(name, str) and name in known for name in types):
+            raise refusal("kinds", got=as_json(types), L=L, kinds=", ".join(known))
         return [full if known[name] == "window" and not self.has_windows else known[name] for name in types]
 
-    def own(self) -> int:
-        """Return how many layers keep entries of their own; those after them read these."""
+    def n_own(self) -> int:
+        """Return how many layers cache entries of their own; the layers after them read those."""
         shared, L = self.number("num_kv_shared_layers"), self.number("L")
         if shared >= L:
-            raise refusal("size", key="num_kv_shared_layers", got=written(shared), least=0, most=L - 1)
+            raise refusal("size", key="num_kv_shared_layers", got=as_json(shared), least=0, most=L - 1)
         return L - shared
 
-    def sparse(self) -> int:
+    def n_sparse(self) -> int:
         """Return how many layers have experts."""
         n, L = self.number, self.number("L")
         if not n("E"):
             return 0
-        kinds, dense = (self.config.get(key) or [] for key in ("mlp_layer_types", "mlp_only_layers"))
-        for key, value in (("mlp_layer_types", kinds), ("mlp_only_layers", dense)):
+        types, dense = (self.config.get(key) or [] for key in ("mlp_layer_types", "mlp_only_layers"))
+        for key, value in (("mlp_layer_types", types), ("mlp_only_layers", dense)):
             if not isinstance(value, list):
-                raise refusal("list", key=key, got=written(value))
-        if len(kinds) == L:
-            return kinds.count("sparse")
+                raise refusal("list", key=key, got=as_json(value))
+        if len(types) == L:
+            return types.count("sparse")
         first, last, every = n("first_sparse"), n("last_sparse"), n("sparse_every")
         return sum(first <= i <= last and (i + 1) % every == 0 and i not in dense for i in range(L))
 
-    def layer(self, kind: str) -> Kind:
-        """Return a layer of a kind of PARTS."""
+    def layer(self, kind: str) -> LayerType:
+        """Return a layer of a type in PARTS."""
         n = self.number
         if kind == "state":
             return State(n("state"))
@@ -222,29 +226,31 @@ class Sizes:
             return Window(n("Hkv"), n("D"), n("Dv"), n("window", 1))
         return Full(n("full_heads"), n("full_dim"), n("full_v_dim"))
 
-    def plain(self, number: Callable[[str], int], sparse: int = 0) -> dict[str, Any]:
-        """Return the sizes that parameters need and KV entries do not."""
+    def model_sizes(self, number: Callable[[str], int], sparse: int = 0) -> dict[str, Any]:
+        """Return the sizes on which the parameters depend and the KV cache does not."""
         names = {"hidden_size": "C", "intermediate_size": "M" if sparse else "F"}
         names |= {"vocab_size": "V", "max_seq_len": "P"}
         return {field: number(name) for field, name in names.items()}
 
-    def counted(self, kinds: list[str]) -> dict[str, Any]:
-        """Return the parameters, and what they need. Uncounted where that is not known."""
+    def parameter_fields(self, types: list[str]) -> dict[str, Any]:
+        """Return the number of parameters, and the fields that depend on it. UnknownSizeError if a size is
+        not known.
+        """
         if not self.family.get("parts", True):
-            raise Uncounted(say("refusals", "parts", type=written(self.type)))
+            raise UnknownSizeError(text_of("refusals", "parts", type=as_json(self.type)))
         for key, value in self.config.items():
             if key in KNOWN["activations"] and not self.known and value not in ("silu", "swish", None):
-                raise Uncounted(
-                    say("refusals", "activation", key=key, got=written(value), type=written(self.type))
-                )
-        shared = ["num_kv_shared_layers"] if self.own() < len(kinds) else []
+                got = {"key": key, "got": as_json(value), "type": as_json(self.type)}
+                raise UnknownSizeError(text_of("refusals", "activation", **got))
+        shared = ["num_kv_shared_layers"] if self.n_own() < len(types) else []
         for key in [*self.unread("part"), *shared, *(["per_layer_config"] if self.changes else [])]:
-            raise Uncounted(say("refusals", "unread parts", key=key, got=written(self.config[key])))
-        n, sparse = self.number, self.sparse()
-        dense, fields = len(kinds) - sparse, self.plain(n, sparse)
-        total = n("ends") + len(kinds) * n("norms")
+            text = text_of("refusals", "unread parts", key=key, got=as_json(self.config[key]))
+            raise UnknownSizeError(text)
+        n, sparse = self.number, self.n_sparse()
+        dense, fields = len(types) - sparse, self.model_sizes(n, sparse)
+        total = n("ends") + len(types) * n("norms")
         total += (dense and dense * n("MLP")) + (sparse and sparse * n("MoE"))
-        total += sum(layers * n(PARTS[kind]) for kind, layers in Counter(kinds).items())
+        total += sum(layers * n(PARTS[kind]) for kind, layers in Counter(types).items())
         fields |= {"tied": bool(n("tied")), "qkv_bias": bool(n("qkv_bias")), "parameters": total}
         if sparse and (chosen := n("K")) != n("E"):
             if chosen > n("E"):
@@ -255,13 +261,13 @@ class Sizes:
         return fields
 
     def unread(self, what: str) -> list[str]:
-        """Return the keys that are not understood and concern "entries", a "part" of weights, or "others"."""
-        found, L = [], self.number("L")
+        """Return the unknown keys that may change KV "entries", a "part" of the weights, or "others"."""
+        keys, L = [], self.number("L")
         for key, value in self.config.items():
             if key in READ or key in self.family or re.search(KNOWN["harmless"], key):
                 continue
             inner = value if isinstance(value, dict) else {}
-            names = [name for name, x in {key: value, **inner}.items() if weighs(name, x)]
+            names = [name for name, x in {key: value, **inner}.items() if may_change_bytes(name, x)]
             kind = next(
                 (kind for kind in ("part", "entries") if any(re.search(KNOWN[kind], x) for x in names)),
                 "others",
@@ -269,44 +275,51 @@ class Sizes:
             if isinstance(value, list) and len(value) == L > 1:
                 kind = "entries"
             if names and kind == what and not (kind != "entries" and re.search(KNOWN["harmless_ends"], key)):
-                found.append(key)
-        return found
+                keys.append(key)
+        return keys
 
-    def notes(self, kinds: list[str], why: str, total: int | None, active: int | None) -> Iterator[str]:
-        """Say what was counted how, what was not, and which keys are not known."""
-        n, types = self.number, self.config.get("layer_types") or []
+    def notes(self, types: list[str], reason: str, total: int | None, active: int | None) -> Iterator[str]:
+        """Yield sentences on how the sizes were counted, what was not counted, and which keys are unknown.
+
+        Args:
+            types: of the layers, as keys of PARTS.
+            reason: why the parameters were not counted, if `total` is None.
+            total, active: numbers of parameters.
+        """
+        n, type_names = self.number, self.config.get("layer_types") or []
         if total is None:
-            yield say("notes", "uncounted", why=why)
+            yield text_of("notes", "uncounted", why=reason)
         elif not self.known:
-            yield say("notes", "family", type=written(self.type), all=billions(total))
+            yield text_of("notes", "family", type=as_json(self.type), all=billions(total))
         names = {name: KNOWN["keys"].get(name, [name]) for name in self.defaults}
-        left = {keys[0]: n(name) for name, keys in names.items() if not {*keys} & {*self.config}}
-        if left:
-            yield say("notes", "defaults", keys=", ".join(f"{key} {size:,}" for key, size in left.items()))
+        missing = {keys[0]: n(name) for name, keys in names.items() if not {*keys} & {*self.config}}
+        if missing:
+            sizes = ", ".join(f"{key} {size:,}" for key, size in missing.items())
+            yield text_of("notes", "defaults", keys=sizes)
         if self.left_out:
-            yield say("notes", "inner", keys=", ".join(self.left_out))
+            yield text_of("notes", "inner", keys=", ".join(self.left_out))
         if not self.has_windows and (
-            n("window") or any(KNOWN["layer_types"].get(x) == "window" for x in types)
+            n("window") or any(KNOWN["layer_types"].get(x) == "window" for x in type_names)
         ):
-            yield say("notes", "no windows", type=written(self.type))
+            yield text_of("notes", "no windows", type=as_json(self.type))
         for kind in ("window", "state", "latent"):
-            if kind in kinds:
+            if kind in types:
                 window = n("window") if kind == "window" else 0
-                yield say("notes", kind, n=kinds.count(kind), L=len(kinds), window=window)
-        if self.own() < len(kinds):
-            yield say("notes", "shared", n=len(kinds) - self.own(), L=len(kinds))
+                yield text_of("notes", kind, n=types.count(kind), L=len(types), window=window)
+        if self.n_own() < len(types):
+            yield text_of("notes", "shared", n=len(types) - self.n_own(), L=len(types))
         if active is not None and total is not None:
-            yield say("notes", "experts", active=billions(active), all=billions(total))
+            yield text_of("notes", "experts", active=billions(active), all=billions(total))
         for aside in dict.fromkeys(aside for key, aside in KNOWN["asides"].items() if self.config.get(key)):
-            yield say("notes", aside)
+            yield text_of("notes", aside)
         if others := self.unread("others"):
-            yield say("notes", "unknown", keys=", ".join(others))
+            yield text_of("notes", "unknown", keys=", ".join(others))
 
 
 def text_model(outer: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the keys of the text model, and the parts of the config that are left out.
+    """Return the config of the text model, and the names of the other parts, which are left out.
 
-    Layers and heads of which the whole config speaks, under keys that are not understood, are not the text's.
+    Unknown keys of the outer config that concern layers or heads are not taken to describe the text model.
     """
     config, left_out = outer, list[str]()
     elsewhere = f"{KNOWN['part']}|{KNOWN['entries']}"
@@ -320,36 +333,36 @@ def text_model(outer: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     return config, left_out
 
 
-def like_a_size(value: Any) -> bool:
-    """Whether a value may change bytes or time: yes, a whole number over 1, a list or object with content."""
+def looks_like_size(value: Any) -> bool:
+    """Whether a value may be a size: true, a whole number over 1, or a list or object that is not empty."""
     if isinstance(value, (list, dict)):
         return len(value) > 0
     return value is True or (is_number(value) and value > 1 and value % 1 == 0)
 
 
-def weighs(key: str, value: Any) -> bool:
-    """Whether a key that is not understood may change bytes: one KV head does, too."""
-    return like_a_size(value) or (value == 1 and re.search("(^|[^q])kv|key_value", key) is not None)
+def may_change_bytes(key: str, value: Any) -> bool:
+    """Whether an unknown key may change the number of bytes; a number of KV heads does even if it is 1."""
+    return looks_like_size(value) or (value == 1 and re.search("(^|[^q])kv|key_value", key) is not None)
 
 
 def billions(numbers: int) -> str:
-    """Write a count in billions, to one decimal: 3.3, 671."""
+    """Format a number in billions, rounded to one decimal: 3.3, 671."""
     return f"{floor(numbers / 1e8 + 0.5) / 10:g}"
 
 
-def written(value: Any) -> str:
-    """Write a value as config.json has it, or its beginning."""
+def as_json(value: Any) -> str:
+    """Format a value as in config.json, cut after 40 characters."""
     value = int(value) if isinstance(value, float) and value.is_integer() else value
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
-def say(what: str, name: str, **values: str | int) -> str:
-    """Return a sentence of families.json."""
+def text_of(group: str, name: str, **values: str | int) -> str:
+    """Return a sentence of families.json with `values` filled in."""
     texts = {key: f"{value:,}" if is_whole(value) else value for key, value in values.items()}
-    return str(KNOWN[what][name]).format_map(texts)
+    return str(KNOWN[group][name]).format_map(texts)
 
 
 def refusal(name: str, **values: str | int) -> ValueError:
-    """Return an error whose words stand in families.json."""
-    return ValueError(say("refusals", name, **values))
+    """Return an error with a text of families.json."""
+    return ValueError(text_of("refusals", name, **values))

@@ -1,7 +1,7 @@
-"""What dates: cards, prices, what engines and providers offer, and what others measured, each with its day.
+"""Facts that go out of date: cards, prices, options of engines and providers, measurements by others.
 
-`dated.json` is the only place for such a number. An entry holds its `value`, the `unit`, the `source` to open
-again, and the day or month on which it was `checked`. `pages` names the notebooks that say it in their text.
+`dated.json` is the only place for them. An entry has a `value`, its `unit`, the `source` to check it against,
+and the day or month when it was last `checked`. `pages` lists the notebooks that state it in their text.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Dated:
-    """One entry of dated.json."""
+    """An entry of dated.json."""
 
     value: Any
     unit: str | dict[str, str] | None
@@ -25,13 +25,13 @@ class Dated:
 
     @property
     def day(self) -> str:
-        """When it was checked, in words: November 2026, or 28 November 2026."""
+        """The date of the check in words: "November 2026", or "28 November 2026"."""
         year, month, *days = map(int, self.checked.split("-"))
         return " ".join([*map(str, days), f"{date(year, month, 1):%B %Y}"])
 
 
 def read() -> dict[str, dict[str, Dated]]:
-    """Return all entries, by group and name."""
+    """Return all entries of dated.json, by group and name."""
     groups = json.loads(Path(__file__).with_name("dated.json").read_text(encoding="utf-8"))
     return {
         group: {

@@ -1,4 +1,4 @@
-"""Experts that a pass over several tokens reads."""
+"""How many experts of a layer are read in a pass over several tokens."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from helpers.validate import check_whole
 
 
 def experts_read(n_experts: int, n_chosen: int, tokens: int) -> float:
-    """Return how many experts of a layer a pass over so many tokens reads, on average.
+    """Return the expected number of experts of a layer that are read in a pass over `tokens` tokens.
 
-    Each token chooses `n_chosen` of them, all equally likely and whatever the others choose. Those of words
-    that stand in one text are more alike, so fewer are read.
+    Every token chooses `n_chosen` experts uniformly and independently. Tokens of one text choose more alike,
+    so a real pass reads fewer.
     """
     if check_whole("n_chosen", n_chosen) > check_whole("n_experts", n_experts):
         raise ValueError(f"n_chosen is {n_chosen}; expected at most n_experts, {n_experts}")

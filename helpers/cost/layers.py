@@ -1,6 +1,6 @@
-"""What a layer keeps of a sequence, by kind; the bytes of rows as a sum over layers, and users that fit.
+"""What a layer caches for each sequence, by type of layer; the cache's size in bytes, and how many users fit.
 
-Sizes of a number are one of FORMATS; the scales that formats of 8 and 4 bits add are left out.
+Sizes of a number are those in FORMATS. The scales that 8-bit and 4-bit formats add are not counted.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ from typing import Any
 from helpers.validate import check_whole
 
 GIB = 2**30
-FORMATS = (4, 2, 1, 0.5)  # bytes a number: float32, 16 bits, 8 bits, 4 bits
+FORMATS = (4, 2, 1, 0.5)  # bytes per number: float32, 16 bits, 8 bits, 4 bits
 
 
 @dataclass(frozen=True)
-class Kind:
-    """What a layer keeps of a sequence; ValueError for a size that is no whole number over 0."""
+class LayerType:
+    """What a layer caches for a sequence. ValueError unless every size is a whole number of 1 or more."""
 
     def __post_init__(self) -> None:
         for name, size in vars(self).items():
             check_whole(f"{type(self).__name__}.{name}", size)
 
     @property
-    def row(self) -> int:
-        """Numbers in a row."""
+    def entry_size(self) -> int:
+        """Numbers in one KV entry: what the layer stores for one token (a state: for the sequence)."""
         raise NotImplementedError
 
-    def rows(self, tokens: int) -> int:
-        """Rows kept of so many tokens."""
+    def n_entries(self, tokens: int) -> int:
+        """Return how many entries the layer stores after `tokens` tokens."""
         return tokens
 
     def copies(self, cards: int) -> float:
-        """Return how many copies of a row so many cards keep, all together, if they share each layer."""
+        """Return how many copies of an entry `cards` cards store in total when they share each layer."""
         return 1
 
 
 @dataclass(frozen=True)
-class Full(Kind):
-    """Keeps every token's row, a key and a value a KV head: MHA, GQA, MQA differ in `n_kv_heads` alone."""
+class Full(LayerType):
+    """Stores a key and a value per KV head for every token: MHA, GQA and MQA differ only in `n_kv_heads`."""
 
     n_kv_heads: int
     k_dim: int
     v_dim: int
 
     @property
-    def row(self) -> int:
+    def entry_size(self) -> int:
         return self.n_kv_heads * (self.k_dim + self.v_dim)
 
     def copies(self, cards: int) -> float:
@@ -56,17 +56,17 @@ class Full(Kind):
 
 @dataclass(frozen=True)
 class Window(Full):
-    """Needs such rows of the newest `window` tokens alone."""
+    """Stores the same entries, but only those of the newest `window` tokens."""
 
     window: int
 
-    def rows(self, tokens: int) -> int:
+    def n_entries(self, tokens: int) -> int:
         return min(tokens, self.window)
 
 
 @dataclass(frozen=True)
-class Latent(Kind):
-    """One list for K, V and all heads: a row is `rank` numbers and `rope_dim` rotated ones (MLA).
+class Latent(LayerType):
+    """Stores one vector per token for K, V and all heads: `rank` numbers and `rope_dim` rotated ones (MLA).
 
     Source: DeepSeek-AI 2024, arXiv:2405.04434.
     """
@@ -75,56 +75,60 @@ class Latent(Kind):
     rope_dim: int
 
     @property
-    def row(self) -> int:
+    def entry_size(self) -> int:
         return self.rank + self.rope_dim
 
     def copies(self, cards: int) -> float:
-        return cards  # each has other query heads, and all of them read the whole row
+        return cards  # each card has other query heads, and all of them read the whole entry
 
 
 @dataclass(frozen=True)
-class State(Kind):
-    """One state of `numbers` numbers, which every token overwrites (recurrent and linear layers)."""
+class State(LayerType):
+    """Stores one state of `numbers` numbers, which every token overwrites (recurrent and linear layers)."""
 
     numbers: int
 
     @property
-    def row(self) -> int:
+    def entry_size(self) -> int:
         return self.numbers
 
-    def rows(self, tokens: int) -> int:
+    def n_entries(self, tokens: int) -> int:
         return 1
 
 
-def cache_nbytes(layers: Sequence[Kind], tokens: int, row_bytes: float = 2, cards: int = 1) -> int:
-    """Return the bytes that the KV entries of a sequence of `tokens` tokens need.
+def cache_nbytes(
+    layers: Sequence[LayerType], tokens: int, bytes_per_number: float = 2, cards: int = 1
+) -> int:
+    """Return the size of the KV cache of one sequence of `tokens` tokens, in bytes.
 
     Args:
-        cards: that share each layer (tensor parallel); the bytes are those of all of them, copies included.
+        cards: how many share each layer (tensor parallel); the result is their total, with copies.
     """
     check_whole("tokens", tokens, minimum=0)
     check_whole("cards", cards)
-    return nbytes_of(sum(one.rows(tokens) * one.row * one.copies(cards) for one in layers), row_bytes)
+    numbers = sum(layer.n_entries(tokens) * layer.entry_size * layer.copies(cards) for layer in layers)
+    return nbytes_of(numbers, bytes_per_number)
 
 
-def nbytes_of(numbers: float, each: float = 2) -> int:
-    """Return the bytes of so many numbers. ValueError unless `each` is one of FORMATS."""
-    if each not in FORMATS:
-        raise ValueError(f"a number of {each!r} bytes; expected one of {', '.join(map(str, FORMATS))}")
-    return math.ceil(numbers * each)
+def nbytes_of(numbers: float, bytes_per_number: float = 2) -> int:
+    """Return the bytes of `numbers` numbers. ValueError unless `bytes_per_number` is one of FORMATS."""
+    if bytes_per_number not in FORMATS:
+        expected = ", ".join(map(str, FORMATS))
+        raise ValueError(f"got {bytes_per_number!r} bytes per number; expected one of {expected}")
+    return math.ceil(numbers * bytes_per_number)
 
 
 def users_that_fit(memory_nbytes: float, weights_nbytes: float, user_nbytes: float) -> int:
-    """Return how many users' rows fit beside the weights; 0 where the weights alone do not."""
+    """Return how many users' KV entries fit in memory with the weights; 0 if not even the weights fit."""
     return max(0, math.floor((memory_nbytes - weights_nbytes) / user_nbytes))
 
 
-def layers_of(model: Any) -> Sequence[Kind]:
-    """Return the kind of each layer: `model.layers`; of a `ModelConfig`, latent, state or full attention."""
+def layers_of(model: Any) -> Sequence[LayerType]:
+    """Return the type of each layer of a `PublishedModel` or a `ModelConfig`."""
     if hasattr(model, "layers"):
         return model.layers
     if hasattr(model, "rank"):
         return [Latent(model.rank, model.rope_dim)] * model.n_layers
-    rows, states = Full(model.n_kv_heads, model.k_dim, model.v_dim), getattr(model, "state_layers", ())
+    full, state_layers = Full(model.n_kv_heads, model.k_dim, model.v_dim), getattr(model, "state_layers", ())
     state = State(model.n_heads * model.k_dim * model.v_dim)
-    return [state if layer in states else rows for layer in range(model.n_layers)]
+    return [state if layer in state_layers else full for layer in range(model.n_layers)]

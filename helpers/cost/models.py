@@ -1,10 +1,10 @@
-"""Published models, whose sizes decide what rows and weights take, and the cards of dated.json to hold them.
+"""Sizes of published models, and the cards of dated.json that they may run on.
 
-A model's sizes are read off the config.json that its owner publishes, on the Hugging Face Hub under `source`,
-and its parameters are counted from them. The active ones of a mixture of experts are those of one token, the
-embedding left out, as the makers count them (arXiv:2508.10925 for gpt-oss, arXiv:2412.19437 for DeepSeek-V3).
-The two of 2026 were read off copies: THUDM/slime, scripts/models/qwen3.5-27B.sh, with the defaults of
-`Qwen3_5TextConfig` in transformers 5; and the config.json of amd/MiniMax-M2.7-BF16.
+The sizes come from the config.json that the owner publishes on the Hugging Face Hub, under `source`; the
+parameters are counted from them. The active parameters of a mixture of experts are those used for one
+token, without the embedding, as the owners count them (arXiv:2508.10925 for gpt-oss, arXiv:2412.19437 for
+DeepSeek-V3). The two of 2026 come from copies: THUDM/slime, scripts/models/qwen3.5-27B.sh, with the defaults
+of `Qwen3_5TextConfig` in transformers 5; and the config.json of amd/MiniMax-M2.7-BF16.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from helpers.cost.dated import DATED, Dated
-from helpers.cost.layers import GIB, Full, Kind, Latent, State, Window, cache_nbytes
+from helpers.cost.layers import GIB, Full, Latent, LayerType, State, Window, cache_nbytes
 
 
 @dataclass(frozen=True)
 class PublishedModel:
-    """Sizes of one model.
+    """The sizes of a model.
 
     Attributes:
         source: owner/name on the Hugging Face Hub.
         n_layers, n_heads, n_kv_heads, head_dim: as in `ModelConfig`.
-        hidden_size, intermediate_size, vocab_size, max_seq_len: as in `ModelConfig`; of a mixture of experts
-            the intermediate_size of one expert.
+        hidden_size, intermediate_size, vocab_size, max_seq_len: as in `ModelConfig`; in a mixture of experts,
+            intermediate_size is that of one expert.
         tied: the LM head uses the embedding's matrix.
-        parameters: numbers in its weights; None where a config's are not known: its KV entries alone are.
-        n_active: those that one token is multiplied with, in a mixture of experts; None for all.
-        qkv_bias: biases on the projections to Q, K and V.
-        layers: the kind of each layer that keeps entries of its own; full attention in all unless told
-            otherwise. Of a state, what its convolution keeps is left out.
-        experts: of a mixture of experts, how many there are in a layer, and how many a token chooses.
-        notes: of a model that a config describes, what was counted how.
+        parameters: the number of weights; None if only the size of the KV cache can be counted.
+        n_active: weights that are used for one token of a mixture of experts; None if all are.
+        qkv_bias: the projections to Q, K and V have biases.
+        layers: the type of each layer that caches entries of its own; by default all have full attention. For
+            a state, what its convolution stores is not counted.
+        experts: in a mixture of experts, the number of experts in a layer, and how many a token chooses.
+        notes: for a model read from a config.json, how its sizes were counted.
     """
 
     name: str
@@ -48,7 +48,7 @@ class PublishedModel:
     parameters: int | None
     n_active: int | None = None
     qkv_bias: bool = False
-    layers: tuple[Kind, ...] = field(default=(), hash=False)  # as long as the model is deep: slow to hash
+    layers: tuple[LayerType, ...] = field(default=(), hash=False)  # one per layer, so slow to hash
     experts: tuple[int, int] | None = None
     notes: tuple[str, ...] = ()
 
@@ -58,20 +58,22 @@ class PublishedModel:
 
     @property
     def n_parameters(self) -> int:
-        """Numbers in its weights. ValueError, which says why, where they are not known."""
+        """The number of weights. ValueError, with the reason, if it is not known."""
         if self.parameters is None:
             raise ValueError(f"{self.name}: {self.notes[0]}")
         return self.parameters
 
-    def cache_nbytes_per_token(self, element_bytes: float = 2) -> int:
-        """Bytes of one token's rows. ValueError for windows or states: there it depends on the tokens."""
-        if kinds := {type(kind) for kind in self.layers} & {Window, State}:
-            kind = "window" if Window in kinds else "state"
+    def cache_nbytes_per_token(self, bytes_per_number: float = 2) -> int:
+        """Return the bytes of one token's KV entries. ValueError if there are windows or states: their size
+        is not proportional to the tokens.
+        """
+        if types := {type(layer) for layer in self.layers} & {Window, State}:
+            what = "window" if Window in types else "state"
             raise ValueError(
-                f"{self.name} has layers with a {kind}, so no number of bytes a token is right; ask for "
+                f"{self.name} has layers with a {what}, so no number of bytes per token is right; use "
                 "cache_nbytes(model.layers, tokens)"
             )
-        return cache_nbytes(self.layers, 1, element_bytes)
+        return cache_nbytes(self.layers, 1, bytes_per_number)
 
 
 # fmt: off
@@ -118,15 +120,15 @@ MODELS = {model.name: model for model in _TABLE}
 
 @dataclass(frozen=True)
 class Card:
-    """What an accelerator's maker publishes of it.
+    """The data sheet of an accelerator.
 
     Attributes:
-        memory_nbytes: the GB on its data sheet, taken as GiB. The driver of an "80 GB" A100 shows just that,
-            81,920 MiB; that of an H100 a little less, 81,559.
-        flops_per_second: operations a second on 2-byte numbers, without sparsity.
-        bytes_per_second: bandwidth of its memory.
-        source: whose data sheet says so.
-        checked: the day or month on which it was read there.
+        memory_nbytes: the GB on the data sheet, taken as GiB. The driver of an "80 GB" A100 reports exactly
+            that, 81,920 MiB; the driver of an H100 a little less, 81,559.
+        flops_per_second: operations per second on 2-byte numbers, without sparsity.
+        bytes_per_second: memory bandwidth.
+        source: the address of the data sheet.
+        checked: the day or month when the data sheet was read.
     """
 
     name: str
@@ -138,9 +140,9 @@ class Card:
 
 
 def card_of(name: str, entry: Dated) -> Card:
-    """Return a card of dated.json, which has GB, TFLOP/s and GB/s."""
-    has = entry.value
-    memory, flops, bandwidth = has["memory"] * GIB, has["operations"] * 1e12, has["bandwidth"] * 1e9
+    """Return the card of an entry of dated.json, which has GB, TFLOP/s and GB/s."""
+    sheet = entry.value
+    memory, flops, bandwidth = sheet["memory"] * GIB, sheet["operations"] * 1e12, sheet["bandwidth"] * 1e9
     return Card(name, memory, flops, bandwidth, entry.source, entry.checked)
 
 

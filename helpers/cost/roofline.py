@@ -1,6 +1,6 @@
-"""What a machine can do at best: operations a second against bytes a second.
+"""The roofline of a machine: its peak compute and its memory bandwidth.
 
-Source: the roofline, Williams et al. 2009.
+Source: Williams et al. 2009.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from helpers.cost.models import Card
 
 @dataclass(frozen=True)
 class Roof:
-    """What a machine can do at best: operations and bytes a second."""
+    """The peak compute of a machine and its memory bandwidth, both per second."""
 
     flops_per_second: float
     bytes_per_second: float
@@ -22,5 +22,5 @@ Limits = Roof | Card  # of a machine, measured or published
 
 
 def ridge(machine: Limits) -> float:
-    """Return the intensity from which on the arithmetic is the limit, operations a byte."""
+    """Return the arithmetic intensity, in operations per byte, above which compute is the limit."""
     return machine.flops_per_second / machine.bytes_per_second

@@ -1,6 +1,6 @@
-"""One believable service, the same in notebooks 11, 12 and 16 to 20: what a chat keeps, and how many live.
+"""One plausible service, the same in notebooks 11, 12 and 16 to 20: its load, and its use of memory.
 
-Nobody measured it. What follows from it is worked out here once, so that no two pages differ.
+Its settings are made up, not measured. What follows from them is computed here, so that all notebooks agree.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from helpers.validate import check_whole
 
 @dataclass(frozen=True)
 class Service:
-    """Chats with an agent, on one card each: every setting is the reader's to change.
+    """Chats with an agent, served by one card. The reader may change every setting.
 
     Args:
-        model: what `model_of` takes: a name of MODELS, or any config.json. Kept as a `PublishedModel`.
-        card: a name of CARDS. Kept as a `Card`.
-        weight_bits, row_bits: bits of a number.
-        memory_gib: GiB of the card that an engine leaves to weights and rows together; notebook 11 has a log.
-        tools, system: tokens that all chats begin with.
-        turns: of a chat.
-        message, reply: tokens that a turn adds: first question and results of tools, then the reply.
+        model: an argument of `model_of`: a name in MODELS, or any config.json. Stored as a `PublishedModel`.
+        card: a name in CARDS. Stored as a `Card`.
+        weight_bits, kv_bits: bits per number of the weights and of the KV cache.
+        memory_gib: GiB of the card that an engine leaves for weights and KV cache; notebook 11 has a log.
+        tools, system: tokens of the tools' descriptions and of the system prompt, with which all chats begin.
+        turns: turns of a chat.
+        message, reply: tokens that a turn adds: the question and the results of tools, then the reply.
         pause: seconds from a reply to the next message, or to the end of the chat.
-        chats_per_second: that begin, on average.
-        ttft_slo, itl_slo: seconds that 99 of 100 wait at most, for a first word and between words.
+        chats_per_second: chats that begin, on average.
+        ttft_slo, itl_slo: limits in seconds that 99 of 100 waits keep: for the first token, and between two.
 
     Raises:
-        ValueError: a number out of its range, a card that is not known; and as `model_of`.
+        ValueError: a number is out of range, or the card is unknown; and as in `model_of`.
     """
 
     model: Any = "Llama-3.1-8B"
     card: Any = "H100"
     weight_bits: int = 16
-    row_bits: int = 16
+    kv_bits: int = 16
     memory_gib: float = 68.25
     tools: int = 4000
     system: int = 2000
@@ -63,25 +63,25 @@ class Service:
             check_between(0, float("inf"), **{name: getattr(self, name)})
 
     @property
-    def shared(self) -> int:
+    def shared_tokens(self) -> int:
         """Tokens of the prefix that all chats share."""
         return self.tools + self.system
 
     @property
     def requests_per_second(self) -> float:
-        """Turns that begin in a second."""
+        """Turns that begin per second."""
         return self.turns * self.chats_per_second
 
     @property
-    def tokens_per_second(self) -> float:
-        """Tokens of replies that are asked for in a second."""
+    def demand_tokens_per_second(self) -> float:
+        """Reply tokens that users ask for per second."""
         return self.requests_per_second * self.reply
 
     @property
     def context(self) -> int:
-        """Tokens of a chat in a decode step, on average: those it shares, and its own."""
-        before = (self.turns - 1) / 2 * (self.message + self.reply)
-        return round(self.shared + before + self.message + self.reply / 2)
+        """Tokens of a chat in a decode step, on average: the shared prefix, and its own."""
+        earlier_turns = (self.turns - 1) / 2 * (self.message + self.reply)
+        return round(self.shared_tokens + earlier_turns + self.message + self.reply / 2)
 
     @property
     def weights_nbytes(self) -> int:
@@ -90,38 +90,40 @@ class Service:
 
     @property
     def shared_nbytes(self) -> int:
-        """Bytes of the rows that all chats share."""
-        return self.rows_nbytes(self.shared)
+        """Bytes of the KV entries that all chats share."""
+        return self.kv_nbytes(self.shared_tokens)
 
     @property
     def idle_nbytes(self) -> float:
-        """Bytes of an idle chat's own rows, the mean over its turns."""
+        """Bytes of an idle chat's own KV entries, averaged over its turns."""
         lengths = [turns * (self.message + self.reply) for turns in range(1, self.turns + 1)]
-        return sum(map(self.rows_nbytes, lengths)) / self.turns
+        return sum(map(self.kv_nbytes, lengths)) / self.turns
 
     @property
     def idle_chats(self) -> float:
-        """Chats in a pause, on average: those that come in a second, times how long they stay (Little)."""
+        """Chats in a pause, on average: pauses that begin per second × their length (Little's law)."""
         return self.requests_per_second * self.pause
 
     def replying(self, step_seconds: float) -> float:
-        """Return the replies under way on average, if a step takes so long (Little, too)."""
-        return self.tokens_per_second * step_seconds
+        """Return how many replies are being decoded, on average, if a step takes `step_seconds` (Little's
+        law, too).
+        """
+        return self.demand_tokens_per_second * step_seconds
 
     def idle_chats_that_fit(self, replying: int) -> int:
-        """Return how many idle chats may keep their rows beside the weights and so many replies."""
-        own = self.rows_nbytes(self.context - self.shared)
+        """Return how many idle chats' KV entries fit in memory with the weights and `replying` replies."""
+        own = self.kv_nbytes(self.context - self.shared_tokens)
         free = self.memory_gib * GIB - self.weights_nbytes - self.shared_nbytes - replying * own
         return max(0, int(free // self.idle_nbytes))
 
     def step(self, replying: int, **options: Any) -> StepSeconds:
-        """Return a decode step with so many replies under way, each of which reads the shared rows, too.
+        """Return the time of a decode step of `replying` replies; each reads the shared KV entries, too.
 
         Options are those of `step_time`.
         """
-        bits = {"weight_bits": self.weight_bits, "row_bits": self.row_bits}
+        bits = {"weight_bits": self.weight_bits, "kv_bits": self.kv_bits}
         return step_time(self.model, self.card, self.context, replying, **bits | options)
 
-    def rows_nbytes(self, tokens: int) -> int:
-        """Return the bytes of so many tokens' rows."""
-        return cache_nbytes(self.model.layers, tokens, self.row_bits / 8)
+    def kv_nbytes(self, tokens: int) -> int:
+        """Return the bytes of the KV entries of `tokens` tokens."""
+        return cache_nbytes(self.model.layers, tokens, self.kv_bits / 8)

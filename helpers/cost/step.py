@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from helpers.cost.experts import experts_read
-from helpers.cost.layers import Full, Kind, Latent, State, layers_of
+from helpers.cost.layers import Full, Latent, LayerType, State, layers_of
 from helpers.cost.models import PublishedModel
 from helpers.cost.roofline import Limits
 from helpers.validate import check_whole, is_number
@@ -19,78 +19,80 @@ from helpers.validate import check_whole, is_number
 if TYPE_CHECKING:
     from helpers.model.config import ModelConfig
 
-MEMORY, COMPUTE, ON_TOP = ("rows", "weights"), ("attention", "products"), ("launch", "collectives")
+MEMORY, COMPUTE, ON_TOP = ("kv_cache", "weights"), ("attention", "products"), ("launch", "collectives")
 
 
-def pairs_of_terms(overlap: bool) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Return terms of memory and terms of compute that run at the same time."""
+def concurrent_terms(overlap: bool) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Return pairs of memory terms and compute terms that run at the same time."""
     return [(MEMORY, COMPUTE)] if overlap else [((a,), (b,)) for a, b in zip(MEMORY, COMPUTE, strict=True)]
 
 
 @dataclass(frozen=True)
 class StepSeconds:
-    """Seconds of a step on a card, by term: `rows` and `weights` at its bandwidth, `attention` (scores and
-    contexts) and `products` (with the weights) at its compute, and what comes on top.
+    """The time of a step on a card, by term, in seconds.
 
     Attributes:
-        overlap: rows are read while matrices multiply.
-        texts, tokens: texts in the step, and new tokens of all.
+        kv_cache, weights: to read the KV entries and the weights at the card's bandwidth.
+        attention, products: to compute attention (scores and contexts) and the products with the weights.
+        launch, collectives: launch overhead, and sums over several cards; both come on top.
+        overlap: KV entries are read while matrices are multiplied.
+        requests, tokens: requests in the step, and new tokens of all of them together.
     """
 
-    rows: float
+    kv_cache: float
     weights: float
     attention: float
     products: float
     launch: float
     collectives: float
     overlap: bool
-    texts: int
+    requests: int
     tokens: int
 
     @property
-    def counted(self) -> dict[str, float]:
-        """The terms that add to the total: of what runs together the longer, and what comes on top."""
-        longer = [a if self._sum(a) > self._sum(b) else b for a, b in pairs_of_terms(self.overlap)]
+    def critical_terms(self) -> dict[str, float]:
+        """The terms that add up to the total: the longer of those that run together, and those on top."""
+        longer = [a if self._sum(a) > self._sum(b) else b for a, b in concurrent_terms(self.overlap)]
         return {term: getattr(self, term) for term in (*chain(*longer), *ON_TOP)}
 
     def _sum(self, terms: Iterable[str]) -> float:
         return sum(getattr(self, term) for term in terms)
 
     @property
-    def parts(self) -> tuple[float, float]:
-        """Seconds that memory and compute add to the total."""
-        counted = self.counted
-        return sum(counted.get(term, 0.0) for term in MEMORY), sum(counted.get(term, 0.0) for term in COMPUTE)
+    def memory_and_compute(self) -> tuple[float, float]:
+        """The seconds that memory adds to the total, and those that compute adds."""
+        terms = self.critical_terms
+        return sum(terms.get(term, 0.0) for term in MEMORY), sum(terms.get(term, 0.0) for term in COMPUTE)
 
     @property
     def total(self) -> float:
         """Seconds of the step."""
         if self.overlap:
-            longer = max(self.rows + self.weights, self.attention + self.products)
+            longer = max(self.kv_cache + self.weights, self.attention + self.products)
         else:
-            longer = max(self.rows, self.attention) + max(self.weights, self.products)
+            longer = max(self.kv_cache, self.attention) + max(self.weights, self.products)
         return longer + self.launch + self.collectives
 
     @property
     def bound(self) -> str:
         """Which of the two adds more: "memory-bound" or "compute-bound"."""
-        memory, compute = self.parts
+        memory, compute = self.memory_and_compute
         return "memory-bound" if memory > compute else "compute-bound"
 
     @property
-    def longest(self) -> str:
-        """Name of the term that takes longest, of those that count."""
-        return max(self.counted, key=self.counted.__getitem__)
+    def longest_term(self) -> str:
+        """The name of the longest of `critical_terms`."""
+        return max(self.critical_terms, key=self.critical_terms.__getitem__)
 
     @property
     def throughput(self) -> float:
-        """Tokens processed a second, of all users."""
+        """Tokens processed per second, for all users."""
         return self.tokens / self.total
 
     @property
     def per_user(self) -> float:
-        """Tokens processed a second, of one user (the mean)."""
-        return self.throughput / self.texts
+        """Tokens processed per second for one user, on average."""
+        return self.throughput / self.requests
 
 
 def step_time(
@@ -102,7 +104,7 @@ def step_time(
     new_tokens: int = 1,
     logits: int | None = 1,
     weight_bits: float = 16,
-    row_bits: float = 16,
+    kv_bits: float = 16,
     overlap: bool = False,
     bandwidth_reached: float = 1.0,
     compute_reached: float = 1.0,
@@ -110,137 +112,153 @@ def step_time(
     cards: int = 1,
     collective: float = 0.0,
 ) -> StepSeconds:
-    """Return max(rows, attention) + max(weights, products) + launch + collectives, in seconds.
+    """Return max(kv_cache, attention) + max(weights, products) + launch + collectives, in seconds.
 
-    Left out: the embedding, activations, scales of narrow formats, and their faster arithmetic. Tokens choose
-    experts at random.
+    Not counted: the embedding, activations, the scales of low-precision formats, and their faster arithmetic.
+    Tokens are taken to choose experts at random.
 
     Args:
-        tokens: in the cache of each user; or pairs (in the cache, new), one for each of several texts.
-        users: how many of each text.
-        new_tokens: 1 in a decode step, k + 1 in a verification, in a prefill those of the prompt.
-        logits: new tokens of each text that meet the LM head; None for all, as in a verification.
-        overlap: rows are read while matrices multiply: max(rows + weights, attention + products).
-        bandwidth_reached, compute_reached: shares of the card's; 1 gives the lower bound.
-        launch, collective: seconds of launch overhead in all, and of a sum over the cards, two a layer.
-        cards: that share each layer (tensor parallel): weights, operations and KV heads are divided among
-            them. More cards than KV heads read copies of a head, and of a latent (MLA) each reads all.
+        tokens: cached tokens of each user; or a pair (cached, new) for each of several requests.
+        users: how many send each request.
+        new_tokens: 1 in a decode step, k + 1 in a verification; in a prefill, those of the prompt.
+        logits: new tokens per request that go through the LM head; None for all, as in a verification.
+        overlap: KV entries are read while matrices are multiplied:
+            max(kv_cache + weights, attention + products).
+        bandwidth_reached, compute_reached: fractions of the card's peak; 1 gives the lower bound.
+        launch, collective: seconds of launch overhead in total, and of one sum over the cards; each layer
+            has two.
+        cards: how many share each layer (tensor parallel): weights, operations and KV heads are divided among
+            them. With more cards than KV heads some hold copies of a head; a latent (MLA) is read whole by
+            each.
 
     Raises:
-        ValueError: one of these out of range, or no text.
+        ValueError: an argument is out of range, or there is no request.
     """
     check_counts(users=users, new_tokens=new_tokens, logits=1 if logits is None else logits, cards=cards)
-    check_between(0, math.inf, weight_bits=weight_bits, row_bits=row_bits)
+    check_between(0, math.inf, weight_bits=weight_bits, kv_bits=kv_bits)
     check_between(0, 1, bandwidth_reached=bandwidth_reached, compute_reached=compute_reached)
     check_between(-1e-9, math.inf, launch=launch, collective=collective)
-    texts = [*tokens] if isinstance(tokens, Iterable) else [(tokens, new_tokens)]
-    check_texts(texts)
-    n_rows, n_weights, attention, products = work_of(model, texts, users, logits, cards)
+    requests = [*tokens] if isinstance(tokens, Iterable) else [(tokens, new_tokens)]
+    check_requests(requests)
+    n_kv, n_weights, attention, products = work_of(model, requests, users, logits, cards)
     bandwidth = cards * bandwidth_reached * card.bytes_per_second
     compute = cards * compute_reached * card.flops_per_second
-    rows, weights = n_rows * row_bits / 8 / bandwidth, n_weights * weight_bits / 8 / bandwidth
+    kv_cache, weights = n_kv * kv_bits / 8 / bandwidth, n_weights * weight_bits / 8 / bandwidth
     collectives = 2 * model.n_layers * collective if cards > 1 else 0.0
-    terms = rows, weights, attention / compute, products / compute, launch, collectives
-    return StepSeconds(*terms, overlap, users * len(texts), users * sum(new for _, new in texts))
+    terms = kv_cache, weights, attention / compute, products / compute, launch, collectives
+    return StepSeconds(*terms, overlap, users * len(requests), users * sum(new for _, new in requests))
 
 
 def work_of(
     model: ModelConfig | PublishedModel,
-    texts: Sequence[tuple[int, int]],
+    requests: Sequence[tuple[int, int]],
     users: int,
     logits: int | None,
     cards: int = 1,
 ) -> tuple[float, float, float, float]:
-    """Return the numbers of rows and of weights to move, and operations: of attention, and of products.
+    """Return the work of a step: numbers of the KV cache and weights to move, operations of attention and of
+    products with the weights.
 
-    They are those of all cards together.
+    All are totals over the cards.
     """
-    of_text, attention, new = rows_and_attention(model, cards), 0, 0
-    rows = 0.0
-    for text in texts:
-        its_rows, its_attention = of_text(*text)
-        rows, attention, new = rows + its_rows, attention + its_attention, new + text[1]
+    work_of_request, attention, new = kv_and_attention(model, cards), 0, 0
+    kv_numbers = 0.0
+    for cached_and_new in requests:
+        request_numbers, request_attention = work_of_request(*cached_and_new)
+        kv_numbers += request_numbers
+        attention, new = attention + request_attention, new + cached_and_new[1]
     new *= users
-    heads = new if logits is None else users * len(texts) * logits
-    table, used = model.vocab_size * model.hidden_size, numbers_used(model)
-    products = 2 * (new * (used - table) + heads * table)
-    return users * rows, used + numbers_of_others(model, new), users * attention, products
+    through_head = new if logits is None else users * len(requests) * logits
+    head, active = model.vocab_size * model.hidden_size, active_parameters(model)
+    products = 2 * (new * (active - head) + through_head * head)
+    return users * kv_numbers, active + other_experts_parameters(model, new), users * attention, products
 
 
 @cache
-def rows_and_attention(
+def kv_and_attention(
     model: ModelConfig | PublishedModel, cards: int
 ) -> Callable[[int, int], tuple[float, int]]:
-    """Return a function of a text (tokens before, and new): numbers in its rows, operations of attention.
+    """Return a function of a request's cached and new tokens: numbers of its KV cache to move, and operations
+    of its attention.
 
-    Both depend on the model and the number of cards alone, and are remembered. The function raises ValueError
-    unless tokens are whole numbers, those before 0 or more.
+    Its results depend only on the model and the number of cards, and are memoized. It raises ValueError
+    unless both counts are whole numbers, with 0 or more cached tokens and 1 or more new ones.
     """
-    kinds = Counter(layers_of(model)).items()
+    layers = Counter(layers_of(model)).items()
 
     @lru_cache(2**14)
-    def of_text(before: int, new: int) -> tuple[float, int]:
-        check_whole("tokens", before, minimum=0)
+    def of_request(cached: int, new: int) -> tuple[float, int]:
+        check_whole("tokens", cached, minimum=0)
         check_whole("new tokens", new)
-        rows = sum(n * one.copies(cards) * one.row * (one.rows(before) + one.rows(new)) for one, n in kinds)
-        return rows, sum(
-            n * pairs_of(one, before, new) * operations_of(one, model.n_heads) for one, n in kinds
+        numbers = sum(
+            n * layer.copies(cards) * layer.entry_size * (layer.n_entries(cached) + layer.n_entries(new))
+            for layer, n in layers
         )
+        operations = sum(
+            n * pairs_of(layer, cached, new) * operations_per_pair(layer, model.n_heads)
+            for layer, n in layers
+        )
+        return numbers, operations
 
-    return of_text
+    return of_request
 
 
-def operations_of(layer: Kind, n_heads: int) -> int:
-    """Return the operations of a query-key pair in all heads; of a state, those of a token.
+def operations_per_pair(layer: LayerType, n_heads: int) -> int:
+    """Return the operations of a layer for one query-key pair in all heads; for a state, for one token.
 
-    A score and a share of the context take two for each number: of a latent's row, absorbed as in decode. A
-    state is updated and read.
+    The score and the context take two operations for each number. A latent is not expanded into keys and
+    values, as in decode. A state is updated and read.
     """
     if isinstance(layer, State):
         return 4 * layer.numbers
     if isinstance(layer, Latent):
-        return 2 * n_heads * (layer.row + layer.rank)
+        return 2 * n_heads * (layer.entry_size + layer.rank)
     assert isinstance(layer, Full)
     return 2 * n_heads * (layer.k_dim + layer.v_dim)
 
 
-def pairs_of(layer: Kind, before: int, new: int) -> int:
-    """Return the pairs of a new query and a key that it may see, of one head of a layer."""
-    most = layer.rows(before + new)
-    growing = max(0, min(new, most - before))  # queries that see one more than the one before
-    return growing * before + growing * (growing + 1) // 2 + (new - growing) * most
+def pairs_of(layer: LayerType, cached: int, new: int) -> int:
+    """Return the number of pairs of a new query and a key that it may see, for one head of a layer."""
+    limit = layer.n_entries(cached + new)
+    growing = max(0, min(new, limit - cached))  # queries that see one key more than the query before
+    return growing * cached + growing * (growing + 1) // 2 + (new - growing) * limit
 
 
-def numbers_used(model: ModelConfig | PublishedModel) -> int:
-    """Return the numbers in the weights that one token meets: all but an embedding that is looked up."""
-    table = model.vocab_size * model.hidden_size
-    return getattr(model, "n_active", None) or model.n_parameters - (not model.tied) * table
+def active_parameters(model: ModelConfig | PublishedModel) -> int:
+    """Return the number of weights used for one token: all but an untied embedding, which is looked up."""
+    embedding = model.vocab_size * model.hidden_size
+    return getattr(model, "n_active", None) or model.n_parameters - (not model.tied) * embedding
 
 
-def numbers_of_others(model: ModelConfig | PublishedModel, tokens: int) -> float:
-    """Return the numbers in experts that a pass reads beyond one token's, if each token chose at random."""
+def other_experts_parameters(model: ModelConfig | PublishedModel, tokens: int) -> float:
+    """Return the expected weights of the experts that a pass reads besides those of its first token.
+
+    Every token chooses at random.
+    """
     if not isinstance(model, PublishedModel) or model.experts is None or model.n_active is None:
         return 0
-    n_experts, chosen = model.experts
-    table = model.vocab_size * model.hidden_size
-    each = (model.n_parameters - (not model.tied) * table - model.n_active) / (n_experts - chosen)
-    return each * (experts_read(n_experts, chosen, tokens) - chosen)
+    n_experts, n_chosen = model.experts
+    embedding = model.vocab_size * model.hidden_size
+    unused = model.n_parameters - (not model.tied) * embedding - model.n_active
+    return unused / (n_experts - n_chosen) * (experts_read(n_experts, n_chosen, tokens) - n_chosen)
 
 
-def check_texts(texts: Sequence[tuple[int, int]]) -> None:
-    """Raise ValueError if there is no pair; what is in a pair is checked where its work is counted."""
-    if not texts:
-        raise ValueError("tokens holds no pair; expected one (in the cache, new) for each text of the step")
+def check_requests(requests: Sequence[tuple[int, int]]) -> None:
+    """Raise ValueError if there is no pair; its numbers are checked where their work is counted."""
+    if not requests:
+        raise ValueError("tokens is empty; expected a pair (cached, new) for each request of the step")
 
 
 def check_counts(**counts: int) -> None:
-    """Raise ValueError unless each is a whole number over 0."""
+    """Raise ValueError unless each is a whole number of 1 or more."""
     for name, count in counts.items():
         check_whole(name, count)
 
 
-def check_between(over: float, most: float, **numbers: float) -> None:
-    """Raise ValueError unless each is a finite number over the one and not over the other."""
+def check_between(above: float, limit: float, **numbers: float) -> None:
+    """Raise ValueError unless each is a finite number above `above` and at most `limit`."""
     for name, x in numbers.items():
-        if not is_number(x) or not over < x <= most:
-            raise ValueError(f"{name} is {x!r}; expected a finite number, over {over:g} and at most {most:g}")
+        if not is_number(x) or not above < x <= limit:
+            raise ValueError(
+                f"{name} is {x!r}; expected a finite number, over {above:g} and at most {limit:g}"
+            )

@@ -116,7 +116,7 @@ def chat_turns(service: Service, n: int, seed: int, per_second: float, hits: boo
     rng = random.Random(seed)
 
     def turn(number: int) -> ChatTurn:
-        earlier = service.shared + rng.randrange(service.turns) * (service.message + service.reply)
+        earlier = service.shared_tokens + rng.randrange(service.turns) * (service.message + service.reply)
         message, reply = (
             rng.randint(-(-mean // 2), mean * 3 // 2) for mean in (service.message, service.reply)
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 from helpers.cost.layers import GIB, State, Window
 from helpers.cost.models import CARDS, MODELS, Card, PublishedModel
-from helpers.cost.step import operations_of
+from helpers.cost.step import operations_per_pair
 
 OURS = PublishedModel(  # as helpers.model.shipped has it; a view imports no PyTorch
     "this series' own model", "", 4, 4, 2, 32, 128, 352, 185, 2048, True, 762_112
@@ -37,11 +37,11 @@ def model_line(model: PublishedModel) -> dict[str, Any]:
     kinds = [
         {
             "layers": layers,
-            "row": kind.row,
+            "entry_size": kind.entry_size,
             "window": kind.window if isinstance(kind, Window) else None,
             "state": isinstance(kind, State),
             "kv_heads": None if isinstance(kind, State) else getattr(kind, "n_kv_heads", 1),
-            "pair": operations_of(kind, model.n_heads),
+            "pair": operations_per_pair(kind, model.n_heads),
         }
         for kind, layers in Counter(model.layers).items()
     ]

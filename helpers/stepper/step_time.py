@@ -10,7 +10,7 @@ from typing import Any
 from helpers.cost.config import model_of
 from helpers.cost.layers import cache_nbytes, nbytes_of, users_that_fit
 from helpers.cost.models import CARDS, MODELS, PublishedModel
-from helpers.cost.step import ON_TOP, StepSeconds, pairs_of_terms, step_time
+from helpers.cost.step import ON_TOP, StepSeconds, concurrent_terms, step_time
 from helpers.drawing.canvas import Sheet
 from helpers.drawing.numbers import digits
 from helpers.drawing.still import Still
@@ -22,14 +22,14 @@ from helpers.stepper.view import View, one_of
 SAY: dict[str, Any] = VIEW["step_time"]
 FILLS = {
     "weights": "query",
-    "rows": "key",
+    "kv_cache": "key",
     "products": "ink",
     "attention": "soft",
     "collectives": "generated",
 }
 
 PLAIN = {  # of what a case has beside model, card, tokens and users
-    **{"newTokens": 1, "cards": 1, "collective": 0, "weightBits": 16, "rowBits": 16, "overlap": False},
+    **{"newTokens": 1, "cards": 1, "collective": 0, "weightBits": 16, "kvBits": 16, "overlap": False},
     **{"bandwidthReached": 100, "computeReached": 100},
 }
 
@@ -45,7 +45,7 @@ class StepTime(View):
         tokens: in the cache of each user.
         users: in the step.
         new_tokens: of each user: 1, or those of a verification; all of them meet the LM head.
-        weight_bits, row_bits: 4, 8, 16 or 32.
+        weight_bits, kv_bits: 4, 8, 16 or 32.
         overlap, bandwidth_reached, compute_reached, cards, collective: as in `cost.step_time`.
 
     Raises:
@@ -64,7 +64,7 @@ class StepTime(View):
         *,
         new_tokens: int = 1,
         weight_bits: int = 16,
-        row_bits: int = 16,
+        kv_bits: int = 16,
         overlap: bool = False,
         bandwidth_reached: float = 1.0,
         compute_reached: float = 1.0,
@@ -73,18 +73,18 @@ class StepTime(View):
     ) -> None:
         one_of("card", card, CARDS)
         one_of("weight_bits", weight_bits, SAY["formats"])
-        one_of("row_bits", row_bits, SAY["formats"])
+        one_of("kv_bits", kv_bits, SAY["formats"])
         one_of("overlap", overlap, [True, False])
         self.model = model_of(model)
         self.card = CARDS[card]
         reached = {"bandwidthReached": bandwidth_reached, "computeReached": compute_reached}
         self.chosen: dict[str, Any] = {
             **{"tokens": tokens, "users": users, "newTokens": new_tokens, "cards": cards},
-            **{"weightBits": weight_bits, "rowBits": row_bits, "overlap": overlap},
+            **{"weightBits": weight_bits, "kvBits": kv_bits, "overlap": overlap},
             **{name: round(100 * share, 9) for name, share in reached.items()},
             "collective": round(1e6 * collective, 9),
         }
-        more: dict[str, Any] = {"weight_bits": weight_bits, "row_bits": row_bits, "overlap": overlap}
+        more: dict[str, Any] = {"weight_bits": weight_bits, "kv_bits": kv_bits, "overlap": overlap}
         more |= {"bandwidth_reached": bandwidth_reached, "compute_reached": compute_reached}
         more |= {"new_tokens": new_tokens, "logits": None, "cards": cards, "collective": collective}
         self.step = step_time(self.model, self.card, tokens, users, **more)
@@ -116,8 +116,8 @@ class StepTime(View):
         time = fill(SAY["step"][kind], least=least, tokens=case["newTokens"], time=unit(step.total, "s"))
         speeds = {"one": digits(step.per_user), "all": digits(step.throughput), "users": case["users"]}
         rate = fill(SAY["rates"][rates]["all" if case["users"] > 1 else "one"], **speeds)
-        longest = getattr(step, step.longest)
-        bound = fill(SAY["bound"], bound=step.bound, term=SAY["terms"][step.longest], time=unit(longest, "s"))
+        term, longest = SAY["terms"][step.longest_term], getattr(step, step.longest_term)
+        bound = fill(SAY["bound"], bound=step.bound, term=term, time=unit(longest, "s"))
         return f"{time} {rate} {bound}"
 
     @property
@@ -156,7 +156,7 @@ class StepTime(View):
         kept, cards = case["tokens"] + case["newTokens"], case["cards"]
         return (
             nbytes_of(self.model.n_parameters, case["weightBits"] / 8),
-            cache_nbytes(self.model.layers, kept, case["rowBits"] / 8, cards),
+            cache_nbytes(self.model.layers, kept, case["kvBits"] / 8, cards),
             cards * self.card.memory_nbytes,
         )
 
@@ -164,7 +164,7 @@ class StepTime(View):
         """Return the step by term, bandwidth and compute beside each other, and what the memory holds."""
         weights, user, has = self._nbytes
         rows = self.chosen["users"] * user
-        pieces = [Piece("weights", 0, weights, gib(weights)), Piece("rows", weights, rows, gib(rows))]
+        pieces = [Piece("weights", 0, weights, gib(weights)), Piece("kv_cache", weights, rows, gib(rows))]
         return [*bars_of(self.step), Bar(SAY["memory"], pieces, max(has, weights + rows), has)]
 
     def still(self) -> Still:
@@ -225,8 +225,8 @@ def bars_of(step: StepSeconds) -> list[Bar]:
             at += seconds
         return pieces
 
-    for memory, compute in pairs_of_terms(step.overlap):
-        longer = laid(memory if memory[0] in step.counted else compute)
+    for memory, compute in concurrent_terms(step.overlap):
+        longer = laid(memory if memory[0] in step.critical_terms else compute)
         bars["memory"] += laid(memory)
         bars["compute"] += laid(compute)
         bars["step"] += longer

@@ -17,7 +17,7 @@ const [model, card] = [by(models), by(cards)];
 const near = (got, expected, what) =>
   assert.ok(Math.abs(got - expected) <= 1e-12 * expected, `${what}: ${got}, expected ${expected}`);
 const TERMS = [
-  "rows",
+  "kv_cache",
   "weights",
   "attention",
   "products",
@@ -40,7 +40,16 @@ test("each term of a step, its total and its bound are Python's, for each model 
   const seen = (of) => [...new Set(cases.flatMap(of))].sort();
   assert.deepEqual(
     seen((one) => one[5]),
-    ["attention", "collectives", "compute-bound", "launch", "memory-bound", "products", "rows", "weights"],
+    [
+      "attention",
+      "collectives",
+      "compute-bound",
+      "kv_cache",
+      "launch",
+      "memory-bound",
+      "products",
+      "weights",
+    ],
   );
   assert.deepEqual(
     seen((one) => [one[0]]),
@@ -56,7 +65,7 @@ test("users that fit and the first prompt that is compute-bound are Python's", (
   for (const [name, on, n, fits, until] of prompts) {
     for (const [bits, many, fit] of fits)
       assert.equal(
-        usersThatFit(model[name], card[on], n, { weightBits: bits, rowBits: bits, cards: many }),
+        usersThatFit(model[name], card[on], n, { weightBits: bits, kvBits: bits, cards: many }),
         fit,
         `${many} ${on}, ${name} in ${bits} bits, ${n} tokens`,
       );

@@ -18,7 +18,7 @@ const at = (run, event, prompt, length, kind = FULL) =>
   lab.accumulated(run, run.events[event], prompt, length, kind);
 
 test("a ratio that rounds to ten has no decimals", () => {
-  const step = { rows: 0, weights: 9.97, attention: 0, products: 1 };
+  const step = { kv_cache: 0, weights: 9.97, attention: 0, products: 1 };
   const facts = {
     chosen: { users: 2 },
     pass: { tokens: 2 },
@@ -203,7 +203,7 @@ test("shapes of published models at a chosen length", () => {
     for (const kind of kinds.filter((one) => !one.state)) {
       const { kvHeads, k, v, latent } = lab.headOf(kind, n_heads);
       assert.ok(Number.isInteger(kvHeads) && n_heads % kvHeads === 0);
-      assert.deepEqual([latent ? k : kvHeads * (k + v), 2 * n_heads * (k + v)], [kind.row, kind.pair]);
+      assert.deepEqual([latent ? k : kvHeads * (k + v), 2 * n_heads * (k + v)], [kind.entry_size, kind.pair]);
     }
 });
 
@@ -228,7 +228,7 @@ test("each pass has its lesson, and the bound moves from prefill to decode", () 
   assert.match(said(ran("decode"), 1, 42, 512), /^512 users .* computing takes longer than reading/);
   assert.match(said(ran("decode"), 1, 10000, 64), /more bytes than the weights/);
   assert.match(said(ran("decode", false), 43, 0), /all 43 tokens are processed again/);
-  const slow = { bandwidthReached: 100, computeReached: 1, rowBits: 16 };
+  const slow = { bandwidthReached: 100, computeReached: 1, kvBits: 16 };
   assert.match(said(ran("prefill"), 5, 0, 1, slow), /computing takes \d\.\d times/);
   const bounds = [facts(1000, 0), facts(1, 1000)].map(({ bound }) => bound);
   assert.deepEqual(bounds, ["compute-bound", "memory-bound"]);

@@ -41,13 +41,13 @@ test("the bars: what runs at the same time begins at the same place, and the lon
         assert.ok(Math.abs(share - seconds[term] / seconds.total) < 1e-12, term);
     assert.deepEqual(
       bars.memory.map(({ term }) => term),
-      ["rows", "weights"],
+      ["kv_cache", "weights"],
     );
     assert.deepEqual(
       bars.compute.map(({ term }) => term),
       ["attention", "products"],
     );
-    const longer = overlap ? ["rows", "weights"] : ["rows", "products"];
+    const longer = overlap ? ["kv_cache", "weights"] : ["kv_cache", "products"];
     assert.deepEqual(
       bars.step.map(({ term }) => term),
       [...longer, "collectives"],
@@ -147,7 +147,7 @@ test("an address holds all of a case, a model that the tables do not have too", 
       collective: 12.5,
       overlap: true,
     }),
-    ...{ weightBits: 4, rowBits: 8, bandwidthReached: 62.5, computeReached: 41, model: own },
+    ...{ weightBits: 4, kvBits: 8, bandwidthReached: 62.5, computeReached: 41, model: own },
   };
   for (const one of [mine, chosen(), chosen({ model: "DeepSeek-V3" }), caseAtFirst(machines)])
     for (const first of [chosen(), caseAtFirst(machines)]) {

@@ -12,7 +12,7 @@ export type Case = {
   users: number;
   newTokens: number;
   weightBits: number;
-  rowBits: number;
+  kvBits: number;
   cards: number;
   collective: number;
   overlap: boolean;
@@ -28,7 +28,7 @@ const BITS = Object.keys(SAY.bits) as (keyof typeof SAY.bits)[];
 const AT_FIRST = { model: "Llama-3.1-8B", card: "H100" }; // a model that people know, a card that many have rented
 
 const PLAIN = {
-  ...{ weightBits: 16, rowBits: 16, newTokens: 1, cards: 1, collective: 0, overlap: false },
+  ...{ weightBits: 16, kvBits: 16, newTokens: 1, cards: 1, collective: 0, overlap: false },
   ...{ bandwidthReached: 100, computeReached: 100 },
 };
 
@@ -49,9 +49,9 @@ export function isMore(chosen: Case) {
 }
 
 /** What stepTime takes by name. */
-export function optionsOf({ users, weightBits, rowBits, cards, overlap, ...chosen }: Case) {
+export function optionsOf({ users, weightBits, kvBits, cards, overlap, ...chosen }: Case) {
   return {
-    ...{ users, weightBits, rowBits, cards, overlap },
+    ...{ users, weightBits, kvBits, cards, overlap },
     collective: chosen.collective / 1e6,
     bandwidthReached: chosen.bandwidthReached / 100,
     computeReached: chosen.computeReached / 100,
@@ -86,7 +86,7 @@ export function stopAt(stops: (number | null)[], x: number | null) {
 
 // A model that the tables do not have stands in an address by its sizes: 4096,128256,0,…*32,2048,16384,,0,8
 const SIZES = ["hidden_size", "vocab_size", "n_parameters", "max_seq_len", "n_layers", "n_heads"] as const;
-const KIND = ["layers", "row", "pair"] as const;
+const KIND = ["layers", "entry_size", "pair"] as const;
 
 function sizesOf(model: Model) {
   const { tied, n_active, experts, kinds } = model;

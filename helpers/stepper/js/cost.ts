@@ -6,7 +6,7 @@
  * pair in all heads (of a state: of a token). */
 export type Kind = {
   layers: number;
-  row: number;
+  entry_size: number;
   window: number | null;
   state: boolean;
   kv_heads: number | null;
@@ -41,7 +41,7 @@ export const OPTIONS = {
   newTokens: 1,
   logits: 1 as number | null,
   weightBits: 16,
-  rowBits: 16,
+  kvBits: 16,
   overlap: false,
   bandwidthReached: 1,
   computeReached: 1,
@@ -62,7 +62,7 @@ const copiesOf = ({ kv_heads }: Kind, cards: number) => Math.max(1, cards / (kv_
 
 /** Numbers in the rows of so many tokens, of all cards together. */
 const numbersOf = ({ kinds }: Model, tokens: number, cards: number) =>
-  sum(kinds.map((kind) => kind.layers * copiesOf(kind, cards) * kind.row * rowsKept(kind, tokens)));
+  sum(kinds.map((kind) => kind.layers * copiesOf(kind, cards) * kind.entry_size * rowsKept(kind, tokens)));
 
 /** Numbers in the matrix of the embedding, or of the LM head. */
 const tableOf = (model: Model) => model.vocab_size * model.hidden_size;
@@ -70,7 +70,7 @@ const tableOf = (model: Model) => model.vocab_size * model.hidden_size;
 /** Numbers in the weights but for an embedding that is looked up. */
 const numbersRead = (model: Model) => model.n_parameters - (model.tied ? 0 : tableOf(model));
 
-export type Term = "rows" | "weights" | "attention" | "products" | "launch" | "collectives";
+export type Term = "kv_cache" | "weights" | "attention" | "products" | "launch" | "collectives";
 /** What comes on top of memory and compute. */
 export const ON_TOP = ["launch", "collectives"] as Term[];
 
@@ -79,20 +79,20 @@ export const pairsOfTerms = (overlap: boolean): Term[][][] =>
   overlap
     ? [
         [
-          ["rows", "weights"],
+          ["kv_cache", "weights"],
           ["attention", "products"],
         ],
       ]
     : [
-        [["rows"], ["attention"]],
+        [["kv_cache"], ["attention"]],
         [["weights"], ["products"]],
       ];
 
-/** Seconds of a step, by term: max(rows, attention) + max(weights, products), or with `overlap` max(rows + weights,
+/** Seconds of a step, by term: max(kv_cache, attention) + max(weights, products), or with `overlap` max(kv_cache + weights,
  * attention + products); then launch overhead and collectives. `counted` are the terms that add to the total,
  * `memory` and `compute` what each of the two adds; `tokens` are in the cache of each user. */
 export function stepTime(model: Model, card: Card, tokens: number, options: Options = {}) {
-  const { users, newTokens, weightBits, rowBits, overlap, cards, launch, ...chosen } = {
+  const { users, newTokens, weightBits, kvBits, overlap, cards, launch, ...chosen } = {
     ...OPTIONS,
     ...options,
   };
@@ -104,7 +104,7 @@ export function stepTime(model: Model, card: Card, tokens: number, options: Opti
     model.kinds.map((kind) => kind.layers * kind.pair * pairsOf(kind, tokens, newTokens)),
   );
   const seconds = {
-    rows: (users * numbers * rowBits) / 8 / bandwidth,
+    kv_cache: (users * numbers * kvBits) / 8 / bandwidth,
     weights: ((used + numbersOfOthers(model, users * newTokens)) * weightBits) / 8 / bandwidth,
     attention: (users * operations) / flops,
     products: (2 * users * (newTokens * (used - table) + (chosen.logits ?? newTokens) * table)) / flops,
@@ -115,7 +115,7 @@ export function stepTime(model: Model, card: Card, tokens: number, options: Opti
   const longer = pairsOfTerms(overlap).map(([a, b]) => (all(a) > all(b) ? a : b));
   const counted = [...longer.flat(), ...ON_TOP];
   const part = (terms: Term[]) => all(terms.filter((term) => counted.includes(term)));
-  const [memory, compute] = [part(["rows", "weights"]), part(["attention", "products"])];
+  const [memory, compute] = [part(["kv_cache", "weights"]), part(["attention", "products"])];
   return { ...seconds, overlap, counted, memory, compute, total: memory + compute + all(ON_TOP) };
 }
 
@@ -160,12 +160,12 @@ export function tokensUntilCompute(model: Model, card: Card, options: Options = 
 export function bytesOf(
   model: Model,
   tokens: number,
-  { weightBits = 16, rowBits = 16, cards = 1 }: Options = {},
+  { weightBits = 16, kvBits = 16, cards = 1 }: Options = {},
 ) {
   const bytes = (numbers: number, bits: number) => Math.ceil((numbers * bits) / 8);
   return {
     weights: bytes(model.n_parameters, weightBits),
-    user: bytes(numbersOf(model, tokens, cards), rowBits),
+    user: bytes(numbersOf(model, tokens, cards), kvBits),
   };
 }
 

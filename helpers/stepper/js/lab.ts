@@ -76,12 +76,12 @@ export function accumulated(
 
 /** KV heads and the numbers of a key and of a value in one: those of an operation for each, and K and V equally
  * wide, but for a latent, one list for all heads, whose value is a part of its key. */
-export function headOf({ row, pair }: Kind, nHeads: number) {
+export function headOf({ entry_size: size, pair }: Kind, nHeads: number) {
   const both = pair / (2 * nHeads);
-  const latent = row < both;
+  const latent = size < both;
   return latent
-    ? { latent, kvHeads: 1, k: row, v: both - row }
-    : { latent, kvHeads: row / both, k: both / 2, v: both / 2 };
+    ? { latent, kvHeads: 1, k: size, v: both - size }
+    : { latent, kvHeads: size / both, k: both / 2, v: both / 2 };
 }
 
 /** Shapes of each operation of a pass, in order: name of the operation and lengths; and the sizes of the formula. */
@@ -108,14 +108,14 @@ export function insightOf(
   { chosen, pass: { tokens }, step, bound, longest }: Facts,
 ) {
   const { users, model, card } = chosen;
-  const [memory, compute] = [step.rows + step.weights, step.attention + step.products];
+  const [memory, compute] = [step.kv_cache + step.weights, step.attention + step.products];
   const times = (a: number, b: number) =>
     a / b >= 9.95 ? Math.round(a / b).toLocaleString("en") : (a / b).toFixed(1);
   const computes = bound === "compute-bound";
   const until = phase === "prefill" ? tokensUntilCompute(model, card, optionsOf(chosen)) : null;
   let kind: keyof typeof VIEW.lab.insights = computes
     ? "users compute"
-    : longest === "rows"
+    : longest === "kv_cache"
       ? "rows"
       : users > 1
         ? "together"

@@ -297,15 +297,15 @@ function sparseOf(config: Config, n: Sizes) {
 /** A line of `kinds`, for one layer. */
 function kindLine(kind: string, n: Sizes): Kind {
   const line = { layers: 1, window: null, state: kind === "state", kv_heads: null };
-  if (kind === "state") return { ...line, row: n("state"), pair: 4 * n("state") };
+  if (kind === "state") return { ...line, entry_size: n("state"), pair: 4 * n("state") };
   if (kind === "latent")
-    return { ...line, row: n("R") + n("Dr"), kv_heads: 1, pair: 2 * n("H") * (2 * n("R") + n("Dr")) };
+    return { ...line, entry_size: n("R") + n("Dr"), kv_heads: 1, pair: 2 * n("H") * (2 * n("R") + n("Dr")) };
   const names = kind === "window" ? ["Hkv", "D", "Dv"] : ["full_heads", "full_dim", "full_v_dim"];
   const [heads, k, v] = names.map((name) => n(name));
   return {
     ...line,
     window: kind === "window" ? n("window", 1) : null,
-    row: heads * (k + v),
+    entry_size: heads * (k + v),
     kv_heads: heads,
     pair: 2 * n("H") * (k + v),
   };

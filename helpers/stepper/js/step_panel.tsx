@@ -244,7 +244,7 @@ function Room({ facts }: { facts: Facts }) {
         <span>{SAY.memory}</span>
         <span class="wid-span holds" style={`--has:${(100 * memory.has) / all}%`}>
           {piece({ term: "weights", from: 0, share: memory.weights / all })}
-          {piece({ term: "rows", from: memory.weights / all, share: memory.rows / all })}
+          {piece({ term: "kv_cache", from: memory.weights / all, share: memory.rows / all })}
         </span>
       </div>
       <p>{`${holds}. ${fits}`}</p>

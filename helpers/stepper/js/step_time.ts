@@ -113,7 +113,7 @@ export function leftOut({ chosen: { model }, kept, step }: Facts) {
 /** Operations, and bytes to read and write. */
 export function workOf({ chosen: { card, ...chosen }, step }: Facts) {
   const { cards, bandwidthReached, computeReached } = optionsOf({ card, ...chosen });
-  const bytes = (step.rows + step.weights) * cards * bandwidthReached * card.bytes_per_second;
+  const bytes = (step.kv_cache + step.weights) * cards * bandwidthReached * card.bytes_per_second;
   const operations = (step.attention + step.products) * cards * computeReached * card.flops_per_second;
   return fillText(SAY.work, {
     operations: formatUnit(operations, "FLOP"),
