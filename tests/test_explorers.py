@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import explorers, toy
-from helpers.explorers import words
 from helpers.sampling import next_probabilities
+from helpers.stepper.format import percent
 from tests.pictures import boxes, misplaced
 from tests.pictures import words as written
 
@@ -62,7 +62,7 @@ def test_a_word_is_in_or_there_is_a_reason(
     html = explorer.draw(**setting)
     assert html.count("→ out") == sum(reason is not None for reason in why)
     for p in after:
-        assert not p or words.as_percent(p) in unescape(plain(html))
+        assert not p or percent(p) in unescape(plain(html))
     assert f"{int((after > 0).sum())} of {len(logits)} words" in explorer.say(**setting)
 
 
@@ -157,8 +157,3 @@ def test_the_picture_shows_what_the_live_form_shows_first() -> None:
     assert min(wide) / max(wide) == pytest.approx(min(shares) / max(shares), abs=0.01)
     assert unescape(plain(explorer.say(**settings))).replace(" .", ".") in unescape(still.numbers)
     assert re.findall(r"<(\w+)", still.beneath()) == ["p"] * 3 + ["details", "summary"]
-
-
-def test_probabilities_in_few_digits() -> None:
-    message = [words.as_percent(p) for p in (0, 0.0001, 0.5, 0.9999, 1)]
-    assert message == ["0.0%", "<0.1%", "50.0%", ">99.9%", "100.0%"]

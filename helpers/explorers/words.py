@@ -14,17 +14,11 @@ from helpers.drawing.canvas import Sheet
 from helpers.drawing.explorer import Explorer, knob
 from helpers.drawing.words import SMALL, shorten, text_width
 from helpers.sampling import check_logits, keep_top_k, keep_top_p, next_probabilities, softmax
+from helpers.stepper.format import percent
 
 DRAWS = 20
 SEED = 0
 HEAD = "word", "frame: before, filled: after", "before → after"
-
-
-def as_percent(p: float) -> str:
-    """Write a probability: 72.3%; what is not quite 0 or 1 as <0.1% or >99.9%."""
-    if 0 < p < 0.0005:
-        return "<0.1%"
-    return ">99.9%" if 0.9995 <= p < 1 else f"{100 * p:.1f}%"
 
 
 @dataclass(frozen=True)
@@ -38,7 +32,7 @@ class Row:
 
     @property
     def number(self) -> str:
-        return f"{as_percent(self.before)} → {'out' if self.why else as_percent(self.after)}"
+        return f"{percent(self.before)} → {'out' if self.why else percent(self.after)}"
 
 
 @dataclass(frozen=True)
@@ -165,7 +159,7 @@ class NextWord(Explorer):
         before, after = softmax(self.logits), next_probabilities(self.logits, **settings)
         top, n_in = int(after.argmax()), int((after > 0).sum())
         first = f"<b>{escape(self.words[top])}</b>"
-        p, q = (escape(as_percent(shares[top])) for shares in (before, after))
+        p, q = (escape(percent(shares[top])) for shares in (before, after))
         moved = f"{first} goes from {p} to {q}"
         if np.allclose(before, after):
             moved = f"the probabilities are the model's own, {first} first with {q}"

@@ -46,8 +46,10 @@ def gib(nbytes: float) -> str:
 
 
 def percent(p: float) -> str:
-    """A share of 1: 72.3%, <0.1%."""
-    return "<0.1%" if 0 < p < 0.0005 else f"{100 * p:.1f}%"
+    """A share of 1: 72.3%; what is not quite 0 or 1 as <0.1% or >99.9%."""
+    if 0 < p < 0.0005:
+        return "<0.1%"
+    return ">99.9%" if 0.9995 <= p < 1 else f"{100 * p:.1f}%"
 
 
 def fill(template: str, **values: object) -> str:

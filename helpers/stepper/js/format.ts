@@ -14,8 +14,10 @@ export function formatNumber(x: number) {
   return text.replace("-", "−");
 }
 
+/** A share of 1: 72.3%; what is not quite 0 or 1 as <0.1% or >99.9%. */
 export function formatPercent(p: number) {
-  return p > 0 && p < 0.0005 ? "<0.1%" : `${(100 * p).toFixed(1)}%`;
+  if (p > 0 && p < 0.0005) return "<0.1%";
+  return p >= 0.9995 && p < 1 ? ">99.9%" : `${(100 * p).toFixed(1)}%`;
 }
 
 const PREFIXES = [
