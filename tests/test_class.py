@@ -15,7 +15,7 @@ import pytest
 from helpers.chapters import n17
 from helpers.check.reader import SOLVED
 from helpers.cost.models import MODELS
-from tests.exercises import DETAILS, FENCE, asked
+from tests.exercises import DETAILS, FENCE, exercises_of
 from tests.machine import NOTEBOOKS, ROOT
 from tools import collect, reset, sheets, teaching, worksheet
 
@@ -129,7 +129,7 @@ def test_blank_sheets_hold_no_answer() -> None:
 def test_who_solved_what(tmp_path: Path) -> None:
     """Right, wrong, never ending, no Python, an end of the kernel, no notebook: each pupil has a line."""
     path = ROOT / "notebooks/05_keep_it_right.ipynb"
-    right, parts = nbformat.read(path, as_version=4), asked(path)
+    right, parts = nbformat.read(path, as_version=4), exercises_of(path)
     for cell in right.cells:
         for tag in cell.metadata.get("tags", []):
             if tag.startswith("exercise-"):
@@ -156,7 +156,7 @@ def test_who_solved_what(tmp_path: Path) -> None:
     for pupil, noted in {"ann": "05 mask", "flo": "02 change_future\n05 none\none_page forget"}.items():
         (tmp_path / pupil).mkdir(exist_ok=True)
         (tmp_path / pupil / SOLVED).write_text(noted)
-    lines = {line.pop("pupil"): line for line in collect.collect(tmp_path, seconds=3)}
+    lines = {line.pop("student"): line for line in collect.collect(tmp_path, seconds=3)}
     states = {"ann": ("solved", "solved"), "ben": ("not yet",) * 2}
     states |= dict.fromkeys(("cy", "eve", "nul"), ("error", "not yet"))
     assert lines.pop("dot") == {}
@@ -166,7 +166,7 @@ def test_who_solved_what(tmp_path: Path) -> None:
 
 def test_every_exercise_is_collected() -> None:
     for path in NOTEBOOKS:
-        assert not asked(path) or collect.checker(collect.sources(path)), path.name
+        assert not exercises_of(path) or collect.checker(collect.sources(path)), path.name
 
 
 def test_the_last_check_of_a_notebook_counts() -> None:
@@ -192,7 +192,7 @@ def test_cells_that_the_student_has_not_changed_may_take_longer(monkeypatch: pyt
 
 def test_only_cells_run_that_an_exercise_needs() -> None:
     cells = ["import os\nn = 1", "def f(x):\n    y = g(x)", "def g(x): return n", "y = 1 / 0", "f = 3"]
-    assert collect.needed(cells, "check.f(f)", at=4) == cells[:3]
+    assert collect.needed(cells, "check.f(f)", end=4) == cells[:3]
     assert collect.names_of("def f(:")[0] == {"def", "f"}
 
 
@@ -202,7 +202,7 @@ def test_a_notebook_as_it_came(tmp_path: Path, git: bool) -> None:
     page = tmp_path / "notebooks/03_decode.ipynb"
     page.parent.mkdir()
     page.write_text("came")
-    with pytest.raises(FileNotFoundError, match="no copy is kept"):
+    with pytest.raises(FileNotFoundError, match="no original is kept"):
         reset.reset("03", tmp_path)
     if git:
         names = ["-c", "user.name=a", "-c", "user.email=a@b"]

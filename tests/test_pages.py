@@ -1,4 +1,4 @@
-"""What is published: the page to send, the gallery, notebooks as pages."""
+"""The published site: the main page, the gallery, rendered notebooks."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def pages(plain: dict[str, str]) -> dict[str, str]:
 # ---- the page to send, and the gallery
 
 
-def test_pages_are_small_and_ask_nobody_for_anything(pages: dict[str, str]) -> None:
+def test_pages_are_small_and_load_nothing(pages: dict[str, str]) -> None:
     assert "connect-src" not in pages["index.html"], "such a page can send nothing anywhere"
     for name, text in pages.items():
         assert len(text.encode()) < MOST, name
         assert not re.search(r"<(?!a\b)[a-z]+[^>]*\s(src|href)=(?!\"data:)|@import|url\(", text), name
 
 
-def test_every_link_of_a_plain_build_leads_somewhere(plain: dict[str, str]) -> None:
+def test_links_between_pages_exist(plain: dict[str, str]) -> None:
     """To a page or a file that is made with it, or to one that is published with the notebooks."""
     published = {launch.page() + name for name in [*plain, "search.html"]}
     published |= {f"{launch.page()}notebooks/{path.stem}.html" for path in NOTEBOOKS}
@@ -62,7 +62,7 @@ def test_every_link_of_a_plain_build_leads_somewhere(plain: dict[str, str]) -> N
     assert len(seen & here) > 15
 
 
-def test_the_map_is_the_readmes(pages: dict[str, str]) -> None:
+def test_listed_notebooks_match_the_readme(pages: dict[str, str]) -> None:
     found = [link.address for link in site.notebooks()]
     assert found == [f"notebooks/{path.stem}.html" for path in NOTEBOOKS]
     for link in site.notebooks():
@@ -70,7 +70,7 @@ def test_the_map_is_the_readmes(pages: dict[str, str]) -> None:
     assert pages["ways.html"].count('09_pause_and_drip.html"') == 2, "in the short way, and in the whole"
 
 
-def test_a_question_is_answered_once_in_three_sentences_at_most_and_twelve_are_in_the_readme(
+def test_questions_have_one_short_answer(
     pages: dict[str, str],
 ) -> None:
     asked = site.questions()
@@ -91,13 +91,13 @@ def test_a_question_is_answered_once_in_three_sentences_at_most_and_twelve_are_i
     assert site.CATCHING in {link.text for link in asked}
 
 
-def test_a_messenger_shows_the_picture_of_a_page_that_has_one() -> None:
+def test_preview_picture_is_in_the_metadata() -> None:
     address = "https://OWNER.github.io/race.png"
     assert f'<meta property="og:image" content="{address}">' in build("Title", [], picture=address)
     assert "og:image" not in build("Title", [])
 
 
-def test_the_films_transcript_is_what_it_shows() -> None:
+def test_film_has_its_captions_as_transcript() -> None:
     """To make it again: python -m tools film_page."""
     page = film_page.film()
     lines = re.findall(r"<li>([^<]+)</li>", page)
@@ -108,7 +108,7 @@ def test_the_films_transcript_is_what_it_shows() -> None:
     assert mp4.index(b"moov") < mp4.index(b"mdat"), "it begins before all of it is there"
 
 
-def test_the_views_of_the_page_and_their_pictures(pages: dict[str, str]) -> None:
+def test_main_page_has_views_and_their_pictures(pages: dict[str, str]) -> None:
     views = re.search(r'id="views">(.*?)</script>', pages["index.html"])
     assert views is not None
     found = [(view["view"], view["data"]) for view in json.loads(views[1])]
@@ -119,7 +119,7 @@ def test_the_views_of_the_page_and_their_pictures(pages: dict[str, str]) -> None
     assert "the cache keeps the rows of 46 tokens" in pages["index.html"]
 
 
-def test_the_sizes_of_prefill_against_decode_are_those_of_a_run(pages: dict[str, str]) -> None:
+def test_prefill_against_decode_matches_a_recorded_run(pages: dict[str, str]) -> None:
     """Its formulas, with T and S put in, are what a recorder counted and the shapes that it saw."""
     from helpers.model import shipped  # with PyTorch
     from helpers.recording.model import record_model
@@ -151,7 +151,7 @@ def test_the_sizes_of_prefill_against_decode_are_those_of_a_run(pages: dict[str,
         ]
 
 
-def test_what_the_gallery_says_of_the_published_model(pages: dict[str, str]) -> None:
+def test_gallery_text_on_the_published_model(pages: dict[str, str]) -> None:
     trace = Trace.load(ROOT / "tools/data/smollm2.json")
     assert (ROOT / "tools/data/smollm2.json").stat().st_size < 150_000
     size, shown = trace.model, itertools.product((1, 16, 23), (0, 2, 8))
@@ -160,7 +160,7 @@ def test_what_the_gallery_says_of_the_published_model(pages: dict[str, str]) -> 
     assert np.mean(first) > 0.95, "nearly all of the weight lies on the first token"
 
 
-def test_links_of_a_page_are_text() -> None:
+def test_link_texts_are_escaped() -> None:
     text = build("a", [Section(links=[Link("<b>", 'x"onclick="alert(1)', "<img src=x>")])], summary='"><b>')
     assert (
         '<li><a href="x&quot;onclick=&quot;alert(1)">&lt;b&gt;</a> <span>&lt;img src=x&gt;</span></li>'
@@ -172,7 +172,7 @@ def test_links_of_a_page_are_text() -> None:
 # ---- notebooks as pages
 
 
-def test_a_notebook_as_a_page(tmp_path: Path) -> None:
+def test_rendered_notebook_keeps_outputs_and_views(tmp_path: Path) -> None:
     """Its stored outputs stay; a view comes to life under its picture; nothing comes from the network."""
     new = nbformat.v4
     stepper = "from helpers.recording.toy import record_toy\nfrom helpers.stepper import Stepper\n"
@@ -202,7 +202,7 @@ def test_a_notebook_as_a_page(tmp_path: Path) -> None:
     assert beside == [file_script(Live.file)[0]], "site.py lays it beside the page"
 
 
-def test_the_poster_and_its_threads_name_the_same_rooms(pages: dict[str, str]) -> None:
+def test_poster_and_threads_name_the_same_bugs(pages: dict[str, str]) -> None:
     drawn, message = (
         set(re.findall(pattern, pages["museum.html"]))
         for pattern in (r"(room \d+): \d+ passes", r"(room \d+): (?!\d+ passes)")

@@ -1,4 +1,4 @@
-"""What is committed fits together: notebooks, addresses, links, versions."""
+"""Committed files are consistent: notebooks, addresses, links, versions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.machine import NOTEBOOKS, ROOT, prose_of
 from tools.check import faults
 from tools.launch import badges, bootstrap
 from tools.sizes import LOOKED_UP
-from tools.stamp import stale, stamp, texts
+from tools.stamp import stale, stamp, stamped_files
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook_is_fit_to_commit(notebook: Path) -> None:
+def test_notebooks_are_fit_to_commit(notebook: Path) -> None:
     assert list(faults(notebook)) == []
 
 
@@ -67,7 +67,7 @@ def good_notebook() -> nbformat.NotebookNode:
 
 
 @pytest.mark.parametrize("spoilt", SPOILT)
-def test_an_unfit_notebook_is_found(tmp_path: Path, spoilt: str) -> None:
+def test_unfit_notebooks_are_found(tmp_path: Path, spoilt: str) -> None:
     path, book = tmp_path / "made.ipynb", good_notebook()
     nbformat.write(book, path)
     assert list(faults(path)) == []
@@ -76,19 +76,19 @@ def test_an_unfit_notebook_is_found(tmp_path: Path, spoilt: str) -> None:
     assert len(list(faults(path))) == 1
 
 
-def test_one_address_everywhere() -> None:
+def test_stamps_are_current() -> None:
     assert list(stale()) == []
 
 
-def test_stamping_reaches_every_place(tmp_path: Path) -> None:
-    for path in set(texts(ROOT)) - set(NOTEBOOKS[2:]):
+def test_stamping_changes_every_address(tmp_path: Path) -> None:
+    for path in set(stamped_files(ROOT)) - set(NOTEBOOKS[2:]):
         copy = tmp_path / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes())
     stamp("ann-b/another.name", tmp_path)
     assert list(stale(tmp_path)) == []
     old = re.compile(r"OWNER[./]|/watch-it-decode\b")
-    for path in texts(tmp_path):
+    for path in stamped_files(tmp_path):
         assert not old.search(path.read_text(encoding="utf-8")), path.name
     about = tmp_path / "pyproject.toml"
     about.write_text(about.read_text(encoding="utf-8").replace('version = "', 'version = "1', 1))
@@ -111,11 +111,11 @@ def dead_links(path: Path) -> Iterator[str]:
 @pytest.mark.parametrize(
     "path", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *NOTEBOOKS], ids=lambda p: p.stem
 )
-def test_links_lead_somewhere(path: Path) -> None:
+def test_relative_links_exist(path: Path) -> None:
     assert list(dead_links(path)) == []
 
 
-def test_a_dead_link_is_found(tmp_path: Path) -> None:
+def test_dead_links_are_found(tmp_path: Path) -> None:
     path = tmp_path / "text.md"
     path.write_text("[here](text.md#part), [there](gone.md), [up](..) and [far](https://arxiv.org/abs/1)")
     assert list(dead_links(path)) == ["gone.md", ".."]
@@ -125,11 +125,11 @@ HOME, *PAGES = [path for path in NOTEBOOKS if path.name[:2].isdigit()]
 
 
 def ways_out(path: Path) -> list[str]:
-    """The notebooks that the last cell of one leads to."""
+    """Return the notebooks to which the last cell of a notebook links."""
     return re.findall(r"\]\((\w+\.ipynb)\)", nbformat.read(path, as_version=4).cells[-1].source)
 
 
-def test_the_last_cells_lead_on_and_back_and_home() -> None:
+def test_last_cells_link_next_previous_and_first() -> None:
     for before, page in itertools.pairwise([HOME, *PAGES]):
         assert page.name in ways_out(before)
         assert before.name in ways_out(page)
@@ -148,7 +148,7 @@ def pins(path: Path) -> dict[str, str]:
 
 
 def ranges(*extras: str) -> list[Requirement]:
-    """Return what pyproject.toml asks for, and with these extras."""
+    """Return the requirements in pyproject.toml, with those of the extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     optional = project["optional-dependencies"]
     return [Requirement(text) for text in sum((optional[name] for name in extras), project["dependencies"])]
@@ -162,7 +162,7 @@ def imported(path: Path) -> set[str]:
     return {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"helpers"}
 
 
-def test_what_helpers_import_is_what_pyproject_asks_for() -> None:
+def test_imports_of_helpers_match_pyproject() -> None:
     found = {name.lower() for path in (ROOT / "helpers").rglob("*.py") for name in imported(path)}
     come_with_others = {"traitlets", "pil", "llvmlite"}  # ipywidgets, matplotlib, numba
     assert found - come_with_others == {wanted.name.lower() for wanted in ranges("model")}
@@ -174,7 +174,7 @@ def test_pins_are_within_the_ranges() -> None:
     assert all(exact[wanted.name] in wanted.specifier for wanted in ranges("model"))
 
 
-def test_lowest_versions_are_those_of_pyproject() -> None:
+def test_lowest_versions_match_pyproject() -> None:
     lines = [line for line in (ROOT / "tests/lowest.txt").read_text().splitlines() if line[0] != "#"]
     lowest = {}
     for pin in map(Requirement, lines):
@@ -183,5 +183,5 @@ def test_lowest_versions_are_those_of_pyproject() -> None:
     assert lowest == {wanted.name: Version(str(wanted.specifier).removeprefix(">=")) for wanted in ranges()}
 
 
-def test_what_is_said_to_take_long_is_there() -> None:
+def test_tests_listed_as_slow_exist() -> None:
     assert [name for name in LONGEST + LONGEST_FAST if not (ROOT / name).exists()] == []

@@ -65,7 +65,7 @@ def test_ci_runs_the_command_of_the_readme(tmp_path: Path) -> None:
     assert done.returncode == 7
 
 
-def test_a_run_looks_for_models_where_nothing_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tests_use_an_empty_model_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     """So it passes on a fresh machine, too: not because of what was fetched on this one."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
@@ -77,7 +77,7 @@ def test_a_run_looks_for_models_where_nothing_was(monkeypatch: pytest.MonkeyPatc
     assert published.find() is None
 
 
-def test_without_chromium(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_chromium_skips_or_fails_in_ci(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What browser tests lack is said: they are skipped on a reader's machine, and fail in CI."""
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path))
@@ -89,7 +89,7 @@ def test_without_chromium(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert raised.type is outcome
 
 
-def test_binder_image() -> None:
+def test_binder_image_installs_the_package() -> None:
     """The Dockerfile that repo2docker prints: Python, the CPU build of torch, this package, the notebooks."""
     options = ["--no-build", "--user-id=1000", "--user-name=jo"]
     dockerfile = run(sys.executable, "-m", "repo2docker", *options, ".", cwd=ROOT)
@@ -124,7 +124,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_helpers_module_of_the_readers_own_is_not_taken_for_ours(tmp_path: Path) -> None:
+def test_a_foreign_helpers_module_is_not_imported(tmp_path: Path) -> None:
     """The tag is installed, and where that module comes first all the same the error says what to do."""
     (tmp_path / "helpers.py").write_text("")
     (tmp_path / "pip.py").write_text("import sys; print(sys.argv)")  # in place of pip
@@ -137,9 +137,9 @@ def test_a_helpers_module_of_the_readers_own_is_not_taken_for_ours(tmp_path: Pat
     assert "rename your own helpers.py" in done.stderr
 
 
-def test_only_what_is_committed_told_and_new_is_released(clone: Path) -> None:
+def test_release_needs_clean_tree_changelog_and_new_version(clone: Path) -> None:
     (message,) = obstacles(clone)
-    assert message == f"{tag()} is there: raise the version in pyproject.toml, run tools/stamp.py, commit"
+    assert message == f"{tag()} exists: raise the version in pyproject.toml, run tools/stamp.py, commit"
     changes = clone / "CHANGELOG.md"
     before = changes.read_text(encoding="utf-8")
     changes.write_text("# Changes\n")
@@ -157,7 +157,9 @@ def use_kernel(python: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.pypi
-def test_colab(pypi: None, clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_notebook_runs_on_colab(
+    pypi: None, clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only 00's file arrives; its first cell, unchanged, fetches the helpers, and every cell runs."""
     python = environment(tmp_path / "colab", sys.executable, "-r", str(ROOT / "tests/colab.txt"))
     content = tmp_path / "content"
@@ -182,7 +184,9 @@ def test_colab(pypi: None, clone: Path, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.pypi
-def test_lowest_versions(pypi: None, clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebooks_run_with_lowest_versions(
+    pypi: None, clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Notebooks with figures, sliders, tables and the lab run with the lowest versions, without PyTorch."""
     lowest = str(ROOT / "tests/lowest.txt")
     python = environment(tmp_path / "lowest", sys.executable, "-c", lowest, str(clone), "ipykernel")

@@ -1,4 +1,4 @@
-"""What a notebook asks of its reader is measured, and kept within the limits."""
+"""The length of the notebooks is measured, and kept within limits."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pytest
 
 from tests.machine import NOTEBOOKS, prose_of
 from tools.sizes import (
+    LIMITS,
     LOOKED_UP,
     MAPPED,
-    MOST,
     README,
     Sizes,
+    count_words,
     limits,
     rewritten,
     sizes,
     with_all_minutes,
     with_minutes,
-    words,
 )
 
 new = nbformat.v4
@@ -28,11 +28,11 @@ READ = [path for path in NOTEBOOKS if path.stem not in LOOKED_UP]
 
 
 @pytest.mark.parametrize("path", READ, ids=lambda path: path.stem)
-def test_a_notebook_is_within_the_limits(path: Path) -> None:
+def test_notebooks_are_within_the_limits(path: Path) -> None:
     assert list(sizes(nbformat.read(path, as_version=4)).over(limits(path.stem))) == []
 
 
-def test_minutes_and_contents_are_as_they_are_computed() -> None:
+def test_written_minutes_are_current() -> None:
     """To write them: python -m tools sizes --write."""
     written = rewritten()
     assert {*written} == {README, *READ}
@@ -44,7 +44,7 @@ def test_minutes_and_contents_are_as_they_are_computed() -> None:
     assert all(" minutes" in prose_of(path).partition(" · run it in")[0] for path in READ)
 
 
-def test_minutes_of_a_way_are_added_up() -> None:
+def test_a_ways_minutes_are_the_sum() -> None:
     each = {"00_a": (5, 0), "01_b": (25, 25), "05_c": (95, 30), "A1_d": (300, 0)}
     text = "| [A](notebooks/01_b.ipynb) | Why? | 1 |\n**The short way**, 1: a.\n**The whole way**, 1: b"
     assert with_all_minutes(text, each) == (
@@ -68,7 +68,7 @@ def table(n: int) -> str:
 
 
 def made() -> nbformat.NotebookNode:
-    """A notebook with one of each."""
+    """Return a notebook with one of each thing that is measured."""
     html = "<table>" + "<tr><td>1</td></tr>" * 6 + "</table>"
     folded = {"jupyter": {"source_hidden": True}}
     return new.new_notebook(
@@ -77,7 +77,7 @@ def made() -> nbformat.NotebookNode:
             new.new_code_cell("a = 1\nb = 1", metadata=folded),
             new.new_code_cell(
                 "def nowhere_else():\n" + "    x = 1\n\n" * 20
-            ),  # a function that helpers have not
+            ),  # helpers have no such function
             new.new_code_cell("def softmax(x):\n" + "    x = 1\n" * 30),
             picture("show()\n\n# twice\nshow()"),
             new.new_markdown_cell(
@@ -92,38 +92,38 @@ def made() -> nbformat.NotebookNode:
     )
 
 
-def test_the_sizes_of_a_made_notebook() -> None:
+def test_sizes_of_an_example_notebook() -> None:
     found = sizes(made())
     counted = found.cells, found.lines, found.longest, found.exercises, found.tables, found.shown
     assert counted == (7, 21 + 31 + 3 + 1 + 1 + 1 + 3, 21, 1, 2, 2)
     assert found.paragraph == 3 + 2 + 5 * 2  # up to a blank line
-    # headings and table cells are words; signs are none
+    # headings and table cells count, punctuation does not
     assert found.words == (2 + 4) + (3 + 2 + 5 * 2) + (4 + 2 + 4 * 2) + 2 + 6 + 3
     assert found.paired == 1
     assert list(found.over()) == ["paired: 1, at most 0"]
 
 
-def test_something_parts_two_tables() -> None:
+def test_a_picture_separates_two_tables() -> None:
     book = made()
     book.cells.insert(7, picture("show()"))
     assert not sizes(book).paired
     assert sizes(book).tables == 2
 
 
-@pytest.mark.parametrize("name", MOST)
-def test_one_too_many_is_said(name: str) -> None:
-    assert not list(Sizes(**MOST).over())
-    (over,) = Sizes(**MOST | {name: MOST[name] + 1}).over()
+@pytest.mark.parametrize("name", LIMITS)
+def test_each_exceeded_limit_is_reported(name: str) -> None:
+    assert not list(Sizes(**LIMITS).over())
+    (over,) = Sizes(**LIMITS | {name: LIMITS[name] + 1}).over()
     assert over.startswith(name)
 
 
-def test_minutes() -> None:
+def test_minutes_are_rounded_to_five() -> None:
     assert Sizes().minutes == (5, 0)
     assert Sizes(words=1800).minutes == (15, 0)
     assert Sizes(words=1800, lines=150, shown=6, exercises=2).minutes == (40, 25)
 
 
-def test_the_header_is_written_in_one_form() -> None:
+def test_minutes_in_the_header_are_replaced() -> None:
     badges = "run it in [Colab](a) or [Binder](b)"
     none, one, two = (Sizes(exercises=n) for n in range(3))
     assert with_minutes(f"# A\n\nYou need x · {badges}\n\nmore", none) == (
@@ -136,5 +136,5 @@ def test_the_header_is_written_in_one_form() -> None:
     )
 
 
-def test_what_is_a_word() -> None:
-    assert words("a **b** [c d](e.ipynb) | 3 · — $x$") == 6
+def test_which_words_are_counted() -> None:
+    assert count_words("a **b** [c d](e.ipynb) | 3 · — $x$") == 6

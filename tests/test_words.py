@@ -1,4 +1,4 @@
-"""Every word of the series has one meaning, a cell that introduces it, and is used so."""
+"""Every word has one meaning, a cell that introduces it, and is used with this meaning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tools.sizes import FENCED
 WORDS = {word: meaning for group in words.read().values() for word, meaning in group.items()}
 CELL = re.compile(r"\]\((?:notebooks/)?(\w+)\.ipynb#cell-id=([\w-]+)\)")
 
-# What says of a word something else than words.txt.
+# Phrases that contradict words.txt.
 CONTRADICTIONS = {
     "a token processed is work, a position is a place": (
         r"\bpositions? (?:that |which )?(?:are |is |were |was |to be )?run\b",
@@ -37,33 +37,33 @@ CONTRADICTIONS = {
 
 @cache
 def cells_of(notebook: str) -> set[str]:
-    """The ids of a notebook's cells."""
+    """Return the ids of a notebook's cells."""
     return {cell.id for cell in nbformat.read(ROOT / "notebooks" / f"{notebook}.ipynb", as_version=4).cells}
 
 
 def contradictions(text: str) -> Iterator[str]:
-    """Name each phrase that uses a word otherwise."""
+    """Yield each phrase that uses a word with another meaning."""
     for rule, phrases in CONTRADICTIONS.items():
         yield from (f"{found}: {rule}" for found in re.findall("|".join(phrases), FENCED.sub("", text)))
 
 
-def test_the_page_is_current() -> None:
+def test_the_glossary_is_current() -> None:
     """To write it: python -m tools words."""
     assert nbformat.read(words.PAGE, as_version=4) == words.book(ROOT / "notebooks")
 
 
-def test_a_word_has_one_meaning_in_one_sentence(tmp_path: Path) -> None:
+def test_each_word_has_one_meaning(tmp_path: Path) -> None:
     assert len(WORDS) > 90
     for word, meaning in WORDS.items():
         assert re.fullmatch(r"[A-Z][^.]*\.", meaning.replace("llama.cpp", "")), word
         assert len(meaning.split()) <= 30, word
     path = tmp_path / "words.txt"
     path.write_text("## A\nrow: One.\n\n## B\nline|Row: Another.\n")
-    with pytest.raises(ValueError, match="says twice what 'row' means"):
+    with pytest.raises(ValueError, match="defines 'row' twice; expected one"):
         words.read(path)
 
 
-def test_what_is_easily_mixed_up_means_here_what_it_means_there() -> None:
+def test_confusable_words_are_in_the_glossary() -> None:
     names = {name for word in WORDS for name in words.forms(word)} | {
         "position",
         "a line of a table",
@@ -72,12 +72,12 @@ def test_what_is_easily_mixed_up_means_here_what_it_means_there() -> None:
     assert {*words.MIXED_UP} | {other for _, other in words.MIXED_UP.values()} <= names
 
 
-def test_every_word_is_bold_where_it_is_introduced() -> None:
+def test_every_word_is_bold_somewhere() -> None:
     places = words.bold(ROOT / "notebooks")
     assert [word for word in WORDS if not list(words.shown_in(word, places))] == []
 
 
-def test_where_a_word_is_found() -> None:
+def test_first_bold_cell_introduces_a_word() -> None:
     places = [
         ("Rows.", "00_a", "c1"),
         ("rows of", "00_a", "c2"),
@@ -87,15 +87,15 @@ def test_where_a_word_is_found() -> None:
     assert dict(words.shown_in("line|row", places)) == {"00_a": "c1", "01_b": "c3"}
 
 
-def test_the_fields_term_leads_and_ours_is_named_beside_it() -> None:
+def test_a_row_shows_all_names_of_a_word() -> None:
     places = [("rows", "04_kv", "c4"), ("KV entry", "05_b", "c5"), ("past", "06_c", "c6")]
     line = words.line("KV entry|KVE (also past, key; here row)", "One.", places)
     links = "[04](04_kv.ipynb#cell-id=c4), [05](05_b.ipynb#cell-id=c5)"
     assert line == f"| **KV entry** (KVE), also past, key, here *row* | One. | {links} |"
 
 
-def test_what_people_search_for_is_found() -> None:
-    """All of these are asked for by people who come from elsewhere."""
+def test_common_search_terms_are_in_the_glossary() -> None:
+    """Newcomers search for all of these."""
     names = {name for word in WORDS for name in (*words.forms(word), *words.also(word))}
     asked = (
         "prompt processing, KV entry, VRAM, past_key_values, autoregressive, decoder-only, encoder-decoder, "
@@ -105,7 +105,7 @@ def test_what_people_search_for_is_found() -> None:
 
 
 @pytest.mark.parametrize("path", [*NOTEBOOKS, ROOT / "README.md"], ids=lambda path: path.stem)
-def test_words_are_used_with_their_meaning(path: Path) -> None:
+def test_notebooks_use_words_with_their_meaning(path: Path) -> None:
     assert list(contradictions(prose_of(path))) == []
 
 
@@ -122,12 +122,12 @@ def test_words_are_used_with_their_meaning(path: Path) -> None:
         "your query is answered",
     ],
 )
-def test_a_contradiction_is_found(text: str) -> None:
+def test_contradictions_are_found(text: str) -> None:
     assert len(list(contradictions(text))) == 1
 
 
 @pytest.mark.parametrize("path", [*NOTEBOOKS, ROOT / "README.md"], ids=lambda path: path.stem)
-def test_a_link_to_a_cell_leads_to_one(path: Path) -> None:
+def test_links_to_cells_exist(path: Path) -> None:
     """In JupyterLab and on the published pages; GitHub opens the notebook at its top."""
     for notebook, cell in CELL.findall(prose_of(path)):
         assert cell in cells_of(notebook), f"{notebook} has no cell {cell}"

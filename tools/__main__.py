@@ -8,16 +8,16 @@ import sys
 COMMANDS = {
     "for readers": {
         "lab": "open the notebooks in JupyterLab",
-        "reset": "put a notebook back as it came, and keep yours next to it",
+        "reset": "restore a notebook, and keep your version next to it",
     },
     "for teachers": {
-        "collect": "say who solved which exercise, as CSV",
+        "collect": "list who solved which exercise, as CSV",
         "site": "make the page, slides and worksheets, into build/",
     },
     "to check": {
         "notebooks": "run notebooks again and store their outputs",
         "check": "check that stored notebooks are fit to commit",
-        "sizes": "count what a page asks of its reader; write the minutes",
+        "sizes": "measure the notebooks' length; write the minutes",
         "words": "make notebooks/words.ipynb from the words in bold",
     },
     "to record": {
@@ -41,7 +41,10 @@ COMMANDS = {
 
 def listing() -> str:
     """Return a line for each command, grouped by who needs it."""
-    groups = [[f"{who}:", *(f"  {n:<12} {does}" for n, does in its.items())] for who, its in COMMANDS.items()]
+    groups = [
+        [f"{purpose}:", *(f"  {name:<12} {help}" for name, help in commands.items())]
+        for purpose, commands in COMMANDS.items()
+    ]
     return "\n".join(["usage: python -m tools COMMAND [--help]", *("\n" + "\n".join(g) for g in groups)])
 
 

@@ -2,11 +2,12 @@
 
     python -m tools card path/of/config.json           # random weights in bfloat16
     python -m tools card Llama-3.1-8B --card H100      # a dense model and a card of cost/models.py
-    python -m tools card gqa --dtype float32 --gib 2   # sizes of the shipped model; room for rows
+    python -m tools card gqa --dtype float32 --gib 2   # the shipped model; GiB for the KV cache
 
-On a GPU, if there is one. The step is this project's own, launches and all; weights and rows are random. A
-pair whose rows do not fit beside the weights has no time. The prediction is the lower bound by the data sheet
-of --card, or by what a copy and a product reach here. Let nothing else run.
+Uses a GPU if there is one. The step is this project's own, with its launch overhead; weights and KV cache are
+random. A pair (users, tokens) has no time if its KV cache does not fit in memory with the weights. The
+prediction is the lower bound, with the data sheet of --card, or with the speeds that a large copy and a large
+product reach here. Run nothing else meanwhile.
 """
 
 from __future__ import annotations
@@ -45,30 +46,30 @@ DENSE = {name: m for name, m in MODELS.items() if not m.experts and {*map(type, 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-class Rows(StaticCache):
-    """One new token sees every row, and without a mask PyTorch takes its quick kernels."""
+class UnmaskedCache(StaticCache):
+    """A cache without a mask: one new token sees all entries, and PyTorch can choose its fast kernels."""
 
     def mask(self, T: int, layer: int = 0) -> Tensor:
-        """None: nothing is hidden."""
+        """Return None: nothing is masked."""
         return None  # type: ignore[return-value]
 
 
 def config_of(name: str) -> ModelConfig:
-    """Return the sizes of a variant of the shipped model, of a dense published one, or of a config.json."""
-    if found := DENSE.get(name):
-        sizes = {size: getattr(found, size) for size in SIZES}
-        return ModelConfig(**sizes, tied=found.tied, qkv_bias=found.qkv_bias)
+    """Return the sizes of a variant of the shipped model, of a dense published model, or of a config.json."""
+    if model := DENSE.get(name):
+        sizes = {size: getattr(model, size) for size in SIZES}
+        return ModelConfig(**sizes, tied=model.tied, qkv_bias=model.qkv_bias)
     return shipped.VARIANTS.get(name) or read_config(name.removesuffix("config.json") or ".")
 
 
 def fastest(task: Any) -> float:
-    """Return the seconds of the fastest of many calls, until the device has done what they launched."""
+    """Return the seconds of the fastest of many calls, each until the device has finished."""
     wait = torch.cuda.synchronize if DEVICE == "cuda" else int
     return in_turns({"task": lambda: (task(), wait())}, turns=5)["task"].best
 
 
 def measured(dtype: torch.dtype) -> Roof:
-    """Return what a large product computes in a second, and what a large copy reads and writes."""
+    """Return the operations per second of a large product, and the bytes per second of a large copy."""
     n, side = (2**30, 8192) if DEVICE == "cuda" else (2**26, 1024)
     x, a = (torch.ones(size, dtype=dtype, device=DEVICE) for size in (n // dtype.itemsize, (side, side)))
     y = torch.empty_like(x)
@@ -76,51 +77,53 @@ def measured(dtype: torch.dtype) -> Roof:
 
 
 def step_ms(model: Transformer, users: int, tokens: int) -> float:
-    """Return the milliseconds of a decode step of so many users, behind so many tokens each."""
-    cache = Rows(model.config, users, tokens + 1, dtype=model.lm_head.weight.dtype, device=DEVICE)
-    for rows in (cache.k, cache.v):
-        rows.normal_()
+    """Return the milliseconds of a decode step of `users` users with `tokens` cached tokens each."""
+    cache = UnmaskedCache(model.config, users, tokens + 1, dtype=model.lm_head.weight.dtype, device=DEVICE)
+    for stored in (cache.k, cache.v):
+        stored.normal_()
     cache.advance(tokens)
     newest = torch.zeros(users, 1, dtype=torch.int64, device=DEVICE)
     return 1000 * fastest(repeatable(cache, partial(run, model, newest, cache)))
 
 
-def record(config: ModelConfig, dtype: torch.dtype, speeds: Limits, room: float) -> list[dict[str, Any]]:
-    """Return each pair with its ms, None where its rows take more bytes than `room`, and the prediction."""
+def record(config: ModelConfig, dtype: torch.dtype, speeds: Limits, capacity: float) -> list[dict[str, Any]]:
+    """Return users, tokens, ms and the predicted ms of each step; ms is None if the KV cache takes more than
+    `capacity` bytes.
+    """
     bits, a_token, steps = 8 * dtype.itemsize, config.cache_nbytes_per_token(dtype.itemsize), []
-    torch.set_default_dtype(dtype)  # or a model would need twice its bytes while it is made
+    torch.set_default_dtype(dtype)  # otherwise a model would need twice its bytes while it is built
     with torch.device(DEVICE):
         model = model_of(replace(config, max_seq_len=max(config.max_seq_len, TOKENS[-1] + 1)))
     torch.set_default_dtype(torch.float32)
-    room = room or torch.cuda.mem_get_info()[0]
+    capacity = capacity or torch.cuda.mem_get_info()[0]
     for users, tokens in product(USERS, TOKENS):
         ms = None
-        if users * (tokens + 1) * a_token <= room:
-            with suppress(torch.cuda.OutOfMemoryError):  # of what a step makes on the way
+        if users * (tokens + 1) * a_token <= capacity:
+            with suppress(torch.cuda.OutOfMemoryError):  # for a step's temporary tensors
                 ms = step_ms(model, users, tokens)
-        least = step_time(config, speeds, tokens, users, weight_bits=bits, kv_bits=bits).total
-        steps.append({"users": users, "tokens": tokens, "ms": ms, "predicted": 1000 * least})
+        bound = step_time(config, speeds, tokens, users, weight_bits=bits, kv_bits=bits).total
+        steps.append({"users": users, "tokens": tokens, "ms": ms, "predicted": 1000 * bound})
     return steps
 
 
 def main() -> None:
-    """Record, and write the file."""
+    """Record the steps and write the file."""
     parser = launch.parser(__doc__)
     parser.add_argument("model")
     parser.add_argument("--dtype", default="bfloat16", choices=["float32", "float16", "bfloat16"])
     parser.add_argument("--card", choices=CARDS)
-    parser.add_argument("--gib", type=float, default=2 * (DEVICE == "cpu"), help="0: all that a GPU has left")
-    asked = parser.parse_args()
-    dtype = getattr(torch, asked.dtype)
-    speeds = CARDS[asked.card] if asked.card else measured(dtype)
+    parser.add_argument("--gib", type=float, default=2 * (DEVICE == "cpu"), help="0: all free GPU memory")
+    options = parser.parse_args()
+    dtype = getattr(torch, options.dtype)
+    speeds = CARDS[options.card] if options.card else measured(dtype)
     device = torch.cuda.get_device_name() if DEVICE == "cuda" else f"CPU, {torch.get_num_threads()} threads"
-    model = Path(asked.model.removesuffix("config.json")).name
-    found = {"model": model, "device": device, "dtype": asked.dtype, "torch": torch.__version__}
-    found |= {"date": str(date.today()), "source": "tools/card.py: this project's own step"}
-    found["speeds"] = str(speeds)
-    found["steps"] = record(config_of(asked.model), dtype, speeds, 2**30 * asked.gib)
-    name = re.sub(r"\W+", "-", f"card_{device} {model} {asked.dtype}")
+    model = Path(options.model.removesuffix("config.json")).name
+    result = {"model": model, "device": device, "dtype": options.dtype, "torch": torch.__version__}
+    result |= {"date": str(date.today()), "source": "tools/card.py: this project's own step"}
+    result["speeds"] = str(speeds)
+    result["steps"] = record(config_of(options.model), dtype, speeds, 2**30 * options.gib)
+    name = re.sub(r"\W+", "-", f"card_{device} {model} {options.dtype}")
     path = RECORDED / f"{name}.json"
-    text = json.dumps(json.loads(json.dumps(found), parse_float=lambda x: float(f"{float(x):.4g}")))
+    text = json.dumps(json.loads(json.dumps(result), parse_float=lambda x: float(f"{float(x):.4g}")))
     path.write_text(text.replace(', {"users"', ',\n  {"users"') + "\n", encoding="utf-8")
     print(path)

@@ -1,9 +1,10 @@
-"""Check that the notebooks are fit to commit, without running them.
+"""Check that the notebooks can be committed, without running them.
 
     python -m tools check                       # all of them
     python -m tools check notebooks/03_decode.ipynb
 
-Run from top to bottom, nothing on stderr, no state of widgets, no timings, current launch texts.
+They must have been run from top to bottom, with nothing on stderr, no widget state, no timings, and current
+badges and first cells.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from tools.launch import ROOT, badges, bootstrap, parser
 
 
 def code_cells(book: NotebookNode) -> list[NotebookNode]:
-    """Return the code cells that hold code."""
+    """Return the code cells that are not empty."""
     return [cell for cell in book.cells if cell.cell_type == "code" and cell.source.strip()]
 
 
 def bad_outputs(book: NotebookNode) -> Iterator[str]:
-    """Name each error output and each output on stderr, unless the cell is tagged as raising."""
+    """Yield a sentence for each error (unless the cell is tagged as raising), and each output on stderr."""
     for number, cell in enumerate(code_cells(book), 1):
         for output in cell.outputs:
             tags = cell.metadata.get("tags", [])
@@ -37,7 +38,7 @@ def bad_outputs(book: NotebookNode) -> Iterator[str]:
 
 
 def faults(path: Path, root: Path = ROOT) -> Iterator[str]:
-    """Name everything that keeps the notebook from being committed."""
+    """Yield a sentence for each reason not to commit the notebook."""
     book = nbformat.read(path, as_version=4)
     nbformat.validate(book)
     cells = code_cells(book)
@@ -46,7 +47,7 @@ def faults(path: Path, root: Path = ROOT) -> Iterator[str]:
     if [cell for cell in book.cells if cell.cell_type == "code" and not cell.source.strip()]:
         yield "an empty code cell"
     kinds = [[output.output_type for output in cell.outputs] for cell in cells]
-    if any(("stream", "stream") in itertools.pairwise(each) for each in kinds):
+    if any(("stream", "stream") in itertools.pairwise(types) for types in kinds):
         yield "printed text in several pieces, as of a progress bar (GitHub shows a line for each)"
     yield from bad_outputs(book)
     shown = [output.get("data", {}) for cell in cells for output in cell.outputs]
@@ -60,21 +61,21 @@ def faults(path: Path, root: Path = ROOT) -> Iterator[str]:
         yield "no kernelspec named python3 (JupyterLab would ask the reader for a kernel)"
     prose = "\n".join(cell.source for cell in book.cells if cell.cell_type == "markdown")
     headings = re.findall(r"^#+ .*", prose, re.MULTILINE)
-    if twice := {one for one in headings if headings.count(one) > 1}:
-        yield f"a heading that stands twice: {', '.join(sorted(twice))}"
+    if repeated := {heading for heading in headings if headings.count(heading) > 1}:
+        yield f"a heading that appears twice: {', '.join(sorted(repeated))}"
     if not cells:
-        return  # a page to read: nothing to launch
+        return  # a notebook without code: nothing to launch
     if cells[0].source != bootstrap(root):
-        yield "its first code cell is not the one that tools/launch.py writes"
+        yield "its first code cell is not the one in tools/launch.py"
     elif not cells[0].metadata.get("jupyter", {}).get("source_hidden"):
         yield "its first code cell is not folded (in JupyterLab: View, Collapse Selected Code)"
     if badges(f"notebooks/{path.name}", root) not in prose:
-        yield "no badges, or not those that tools/launch.py writes"
+        yield "its badges are missing, or not those in tools/launch.py"
 
 
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("notebooks", nargs="*", type=Path, help="files (default: all in notebooks/)")
     paths = arguments.parse_args().notebooks or sorted((ROOT / "notebooks").glob("*.ipynb"))
-    if found := [f"{path.name}: {fault}" for path in paths for fault in faults(path)]:
-        sys.exit("\n".join([*found, "To run the notebooks again: python -m tools notebooks"]))
+    if messages := [f"{path.name}: {fault}" for path in paths for fault in faults(path)]:
+        sys.exit("\n".join([*messages, "To run the notebooks again: python -m tools notebooks"]))

@@ -1,4 +1,4 @@
-"""Where this machine has a Chromium, for pictures and tests."""
+"""Find a Chromium on this machine, for pictures and tests."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 
 @functools.cache
 def find_chromium() -> str | None:
-    """Path of the first Chromium on this machine, playwright's own last; None where there is none."""
+    """Return the path of a Chromium, playwright's own if there is no other, or None if there is none."""
     for name in ("chromium", "chromium-browser", "google-chrome", "chrome"):
         if path := shutil.which(name):
             return path
-    # In a process of its own: playwright leaves an event loop behind in the one that asks.
-    ask = "from playwright.sync_api import sync_playwright as start\n"
-    ask += "with start() as playwright: print(playwright.chromium.executable_path)"
-    answer = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True)
-    path = answer.stdout.strip()
+    # In a separate process, because playwright would leave an event loop in this one.
+    code = "from playwright.sync_api import sync_playwright as start\n"
+    code += "with start() as playwright: print(playwright.chromium.executable_path)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    path = result.stdout.strip()
     return path if path and Path(path).exists() else None

@@ -1,14 +1,15 @@
-"""Who solved what: the exercises of a folder of pupils' notebooks, as CSV.
+"""List which student solved which exercise, from a folder of notebooks, as CSV.
 
     python -m tools collect homework > results.csv
     python -m tools collect homework --seconds 60     # for a slow machine; 30 without it
 
-This runs the pupils' code, as you and on this machine: look at it first, or run it where nothing can be lost.
-A pupil is a folder (homework/ann/04_kv_cache.ipynb) or a file (homework/ben_04.ipynb). A line is a pupil, a
-column an exercise: `solved`, `not yet`, `error` (no Python, no end in time, or an end of Python), or nothing
-where no such notebook was handed in; of several copies the best counts. For an exercise only the cells run
-that it needs, in a fresh kernel and an empty folder, and then its own check, not the pupil's copy of it.
-`noted` is what only the pupil's `solved.txt` says, the file that the checks write beside the notebooks.
+This runs the students' code under your account on this machine: read it first, or run it in a sandbox.
+A student is a folder (homework/ann/04_kv_cache.ipynb) or a file (homework/ben_04.ipynb). A row is a student,
+a column an exercise: `solved`, `not yet`, `error` (not valid Python, out of time, or a crash of Python), or
+empty if no such notebook was handed in; of several copies the best counts. An exercise is run in a fresh
+kernel and an empty folder, with only the cells that it needs, and its original check, not the student's copy.
+`noted` means that only the student's `solved.txt` says so, the file that the checks write next to the
+notebooks.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
 from helpers.check.reader import SOLVED
-from tools.exercises import asked
+from tools.exercises import exercises_of
 from tools.launch import ROOT, parser
 
 CHECKER = re.compile(r"^from helpers\.(?:check|chapters) import (\w+) as check$", re.MULTILINE)
@@ -38,64 +39,64 @@ STATES = {"Right": "solved", "Not right yet": "not yet", "Not solved yet": "not 
 
 
 def sources(path: Path) -> list[str]:
-    """The code cells of a notebook."""
+    """Return the sources of a notebook's code cells."""
     return [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
 
 
 def checker(cells: Sequence[str]) -> str:
-    """The module that checks a notebook's exercises, n04 for 04; "" for a notebook that has none."""
+    """Return the name of the module that checks a notebook's exercises, such as "n04"; "" if it has none."""
     found = CHECKER.search("\n".join(cells))
     return found[1] if found else ""
 
 
 def column(module: str, exercise: str) -> str:
-    """An exercise's column, "04 decode_step": what its check writes into `solved.txt`."""
+    """Return the name of an exercise's column, such as "04 decode_step", as in `solved.txt`."""
     return f"{module.removeprefix('n')} {exercise}"
 
 
 def names_of(source: str) -> tuple[set[str], set[str]]:
-    """The names that a cell makes, and those that it needs; all of its words where it is no Python."""
+    """Return the names that a cell defines, and those that it uses; all of its words if it is not Python."""
     try:
         table = symtable.symtable(TransformerManager().transform_cell(source), "<cell>", "exec")
     except (SyntaxError, ValueError, RecursionError):
         words = set(re.findall(r"\w+", source))
         return words, words
-    result = {one.get_name() for one in table.get_symbols() if one.is_assigned() or one.is_imported()}
-    used = {one.get_name() for one in table.get_symbols() if one.is_referenced()}
+    defined = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()}
+    used = {s.get_name() for s in table.get_symbols() if s.is_referenced()}
     inner = table.get_children()
     while inner:
         scope = inner.pop()
         inner += scope.get_children()
-        used |= {one.get_name() for one in scope.get_symbols() if one.is_global()}
-    return result, used
+        used |= {s.get_name() for s in scope.get_symbols() if s.is_global()}
+    return defined, used
 
 
-def needed(cells: Sequence[str], check: str, at: int) -> list[str]:
-    """The cells before this one that make what a check uses, and what they use in turn."""
-    names, chosen = names_of(check)[1] - {"check"}, set[int]()  # which the check imports itself
-    parts = [names_of(cell) for cell in cells[:at]]
-    while more := {n for n, (result, _) in enumerate(parts) if result & names} - chosen:
+def needed(cells: Sequence[str], check: str, end: int) -> list[str]:
+    """Return the cells before cell `end` on which a check depends, directly or through other cells."""
+    names, chosen = names_of(check)[1] - {"check"}, set[int]()  # the check imports this name itself
+    parts = [names_of(cell) for cell in cells[:end]]
+    while more := {n for n, (defined, _) in enumerate(parts) if defined & names} - chosen:
         chosen |= more
         names |= {name for n in more for name in parts[n][1]}
     return [cells[n] for n in sorted(chosen)]
 
 
-def state(cells: Sequence[str], exercise: str, check: str, seconds: int, ours: Sequence[str]) -> str:
-    """Run what an exercise needs, and its check, in a fresh kernel; say what became of it.
+def state(cells: Sequence[str], exercise: str, check: str, seconds: int, original: Sequence[str]) -> str:
+    """Run the cells that an exercise needs, and its check, in a fresh kernel; return one of BEST.
 
-    The first line of `check` imports the checker. It runs first, and it and `ours`, the cells that the pupil
-    has not changed, may take longer: on a busy machine imports do.
+    The first line of `check` imports the checker and runs first. This line and the cells that the student has
+    not changed (those in `original`) may take longer than `seconds`, as imports do on a busy machine.
     """
     begin = check.partition("\n")[0]
-    places = [n for n, cell in enumerate(cells) if f"check.{exercise}(" in cell]
-    wanted = needed(cells, check, places[-1] if places else len(cells))
-    if not wanted:  # it was deleted
+    checks = [n for n, cell in enumerate(cells) if f"check.{exercise}(" in cell]
+    wanted = needed(cells, check, checks[-1] if checks else len(cells))
+    if not wanted:  # the student deleted it
         return "not yet"
     book = new_notebook(cells=[new_code_cell(source) for source in (begin, *wanted, check)])
     with tempfile.TemporaryDirectory() as folder:
         client = NotebookClient(
             book,
-            timeout_func=lambda cell: 10 * seconds if cell.source in (begin, *ours) else seconds,
+            timeout_func=lambda cell: 10 * seconds if cell.source in (begin, *original) else seconds,
             allow_errors=True,
             kernel_name="python3",
             shutdown_kernel="immediate",
@@ -104,56 +105,56 @@ def state(cells: Sequence[str], exercise: str, check: str, seconds: int, ours: S
         env = {**os.environ, "PYTHONPATH": str(ROOT), "WATCH_IT_DECODE_OFFLINE": "1"}
         try:
             client.execute(env=env, stderr=subprocess.DEVNULL)
-        except Exception:  # no end in time, an end of Python, or what else a pupil's code can do to it
+        except Exception:  # out of time, a crash of Python, or anything else that a student's code can cause
             return "error"
     shown = [out for out in book.cells[-1].outputs if out.output_type == "execute_result"]
     return STATES.get(shown[0].data["text/plain"].partition(":")[0], "error") if shown else "error"
 
 
 def collect(folder: Path, seconds: int = 30) -> list[dict[str, str]]:
-    """A line for each pupil: the name, and what became of each exercise."""
+    """Return a row for each student: the name, and the state of each exercise."""
     series = {checker(sources(path)): path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
-    columns = {column(module, name) for module, path in series.items() for name in asked(path)}
-    lines: dict[str, dict[str, str]] = {}
+    columns = {column(module, name) for module, path in series.items() for name in exercises_of(path)}
+    rows: dict[str, dict[str, str]] = {}
     for path in sorted([*folder.glob(f"*/**/{SOLVED}"), *folder.rglob("*.ipynb")]):
-        pupil = path.relative_to(folder).parts[0].removesuffix(".ipynb")
+        student = path.relative_to(folder).parts[0].removesuffix(".ipynb")
         if ".ipynb_checkpoints" in path.parts:
             continue
-        line = lines.setdefault(pupil, {"pupil": pupil})
+        row = rows.setdefault(student, {"student": student})
         try:
             if path.name == SOLVED:
                 noted = path.read_text(encoding="utf-8").splitlines()
                 names = [text for text in noted if text in columns]
-                line |= {name: max(line.get(name, ""), "noted", key=BEST.index) for name in names}
+                row |= {name: max(row.get(name, ""), "noted", key=BEST.index) for name in names}
                 continue
             cells = sources(path)
-        except Exception as error:  # it is not what its name says
+        except Exception as error:  # not a notebook or text, whatever its name
             print(f"{path}: cannot be read: {error}", file=sys.stderr)
             continue
         if not (module := checker(cells)) or module not in series:
             print(f"{path}: no notebook of the series that has exercises", file=sys.stderr)
             continue
-        ours = sources(series[module])
-        begin = CHECKER.search("\n".join(ours))
-        assert begin is not None, "a notebook of `series` was found by it"
-        for name, parts in asked(series[module]).items():
-            found = state(cells, name, f"{begin[0]}\n{parts['check']}", seconds, ours)
-            place = column(module, name)
-            line[place] = max(line.get(place, ""), found, key=BEST.index)
-            print(f"{path}: {name}: {found}", file=sys.stderr)
-    return list(lines.values())
+        original = sources(series[module])
+        begin = CHECKER.search("\n".join(original))
+        assert begin is not None, "a notebook of `series` has this line"
+        for name, parts in exercises_of(series[module]).items():
+            result = state(cells, name, f"{begin[0]}\n{parts['check']}", seconds, original)
+            key = column(module, name)
+            row[key] = max(row.get(key, ""), result, key=BEST.index)
+            print(f"{path}: {name}: {result}", file=sys.stderr)
+    return list(rows.values())
 
 
 def main() -> None:
-    """Write the lines."""
+    """Print the table."""
     arguments = parser(__doc__)
     arguments.add_argument("folder", type=Path)
-    arguments.add_argument("--seconds", type=int, default=30, help="a cell may take, at most")
-    given = arguments.parse_args()
-    if not given.folder.is_dir():
-        arguments.error(f"there is no folder {given.folder}")
-    lines = collect(given.folder, given.seconds)
-    columns = sorted({name for line in lines for name in line} - {"pupil"})
-    table = csv.DictWriter(sys.stdout, ["pupil", *columns], restval="", lineterminator="\n")
+    arguments.add_argument("--seconds", type=int, default=30, help="time limit of a cell")
+    options = arguments.parse_args()
+    if not options.folder.is_dir():
+        arguments.error(f"{options.folder} is not a folder; expected one with the students' notebooks")
+    rows = collect(options.folder, options.seconds)
+    columns = sorted({name for row in rows for name in row} - {"student"})
+    table = csv.DictWriter(sys.stdout, ["student", *columns], restval="", lineterminator="\n")
     table.writeheader()
-    table.writerows(lines)
+    table.writerows(rows)

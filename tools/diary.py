@@ -1,7 +1,7 @@
-"""Record the diary that the page and the notebooks race: `python -m tools diary` (a few seconds).
+"""Record the diary that the page and the notebooks show: `python -m tools diary` (a few seconds).
 
-Writes diary.json and diary_lines.json into helpers/recording; a test compares them with what the model
-says today.
+Writes diary.json and diary_lines.json into helpers/recording; a test compares them with the model's current
+output.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SEED = 49  # one that signs with its 24th word; training never saw Mia in Oslo
 
 
 def record() -> Trace:
-    """Let the shipped model finish the diary, with the cache and without, behind a training reference."""
+    """Record how the shipped model finishes the diary, with and without the cache, after a training pass."""
     model, tokenizer = shipped.load()
     name = "weather diaries"
     trace = record_model(
@@ -45,13 +45,13 @@ def record() -> Trace:
     )
     for run in trace.runs:
         for step in run.passes:
-            step.parts[0].contexts = {}  # most of the file, and no view shows 32 numbers
+            step.parts[0].contexts = {}  # they are most of the file, and no view shows 32 numbers
     return trace
 
 
 @torch.inference_mode()
 def record_logits(trace: Trace) -> DiaryLogits:
-    """Run the recorded text, all but its last word, in one pass."""
+    """Run the recorded text without its last word in one pass, and return what the notebooks need of it."""
     model, tokenizer = shipped.load()
     ids = [token.id for token in trace.sequences[0].tokens]
     logits = model(torch.tensor([ids[:-1]]))[0].numpy()
@@ -67,7 +67,7 @@ def record_logits(trace: Trace) -> DiaryLogits:
 
 
 def look(model: Transformer, tokenizer: Tokenizer, text: str) -> tuple[str, list[float]]:
-    """Return the text with its next word, and the weights of its last token under the head of names."""
+    """Return the text with its next word, and the last token's weights in the head that finds names."""
     trace = record_model(model, text, tokenizer, max_new_tokens=1, training=False, recorded=[(0, 2)])
     words = [token.text for token in trace.sequences[0].tokens]
     weights = trace.attention_weights(len(words) - 2, layer=0, head=2)
@@ -75,7 +75,7 @@ def look(model: Transformer, tokenizer: Tokenizer, text: str) -> tuple[str, list
 
 
 def main() -> None:
-    """Record both and say where they are."""
+    """Record both files and print their paths."""
     parser(__doc__).parse_args()
     trace = record()
     trace.save(PATH)

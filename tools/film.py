@@ -1,8 +1,8 @@
-"""Make the film without a voice: the landing page's own frames, from Enter to the race to a stale row.
+"""Make the silent film from frames of the landing page: the reply, the race, a stale KV entry.
 
     python -m tools film               # .github/film/: film.webm and film.mp4; notebooks/pictures/film.png
 
-It needs a Chromium (see tests/requirements.txt) and ffmpeg. What it says, and its page, stand in film.py.
+It needs a Chromium (see tests/requirements.txt) and ffmpeg. Its captions and its page are in film_page.py.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ CODECS = {
 }
 OUTPUT = "-an -r 20 -pix_fmt yuv420p"
 WIDTH, HEIGHT, SCALE = 960, 540, 4 / 3  # in CSS pixels; one of them in the film's
-FRAME, RACE_PACE = 20, 16  # milliseconds of the page's clock from frame to frame; in the race times so many
-SETTLED = 3  # frames until rows that came stand still
-# Only a view is shown, without what a film cannot press, and a caption below.
+FRAME, RACE_PACE = 20, 16  # milliseconds of the page's clock per frame; the race is this many times faster
+SETTLED = 3  # frames until new KV entries have stopped moving
+# Only a view is shown, without its controls, and a caption below.
 STYLE = """
 body { max-width: none; padding: 8px 10px; }
 body > :not(section.shown, #said), section > :not(.view) { display: none !important; }
@@ -52,13 +52,13 @@ SAY = "(text) => { document.getElementById('said').textContent = text; }"
 
 
 def frames(page: Page) -> Iterator[int]:
-    """Lead the landing page from state to state; yield at each the number of its caption."""
+    """Lead the landing page from state to state; yield the number of the caption of each frame."""
     page.evaluate(SHOW, ".wid-writer")
     view = page.locator(".wid-writer")
     yield START
     view.locator("textarea").press("Enter")
     page.wait_for_timeout(COMPUTED)
-    n_kept = 0  # frames since the rows of the text are there
+    n_kept = 0  # frames since the prompt is in the cache
     while not view.locator(".wid-acts").count():
         page.clock.run_for(FRAME)
         n_kept += VIEW["live"]["coming"] not in view.inner_text()
@@ -80,30 +80,30 @@ def frames(page: Page) -> Iterator[int]:
 
 
 def draw(page: Page, folder: Path) -> list[tuple[Path, float]]:
-    """Draw every frame; return their files and the seconds that each is held.
+    """Draw every frame; return the files, and for how many seconds each is shown.
 
     Raises:
-        ValueError: a caption says a number that its frame does not show.
+        ValueError: a caption has a number that its frame does not show.
     """
     page.add_style_tag(content=STYLE)
     page.evaluate("document.body.append(Object.assign(document.createElement('p'), { id: 'said' }))")
     drawn: list[int] = []
-    for now in frames(page):
-        page.evaluate(SAY, CAPTIONS[now])
+    for caption in frames(page):
+        page.evaluate(SAY, CAPTIONS[caption])
         page.clock.run_for(1)
         page.screenshot(path=folder / f"{len(drawn)}.png")
-        drawn.append(now)
+        drawn.append(caption)
         shown = page.locator("section.shown").inner_text()
-        for number in re.findall(r"\d[\d,]*\b", CAPTIONS[now]):
+        for number in re.findall(r"\d[\d,]*\b", CAPTIONS[caption]):
             if not re.search(rf"(?<![\d,]){number}(?![\d,])", shown):
                 raise ValueError(
-                    f"got {number} in {CAPTIONS[now]!r}, expected a number of its frame: {shown!r}"
+                    f"got {number} in {CAPTIONS[caption]!r}, expected a number in its frame: {shown!r}"
                 )
     return [(folder / f"{n}.png", seconds(CAPTIONS[x]) / drawn.count(x)) for n, x in enumerate(drawn)]
 
 
 def main() -> None:
-    """Make the film and say where it is."""
+    """Make the film and print its paths."""
     parser(__doc__).parse_args()
     if (ffmpeg := shutil.which("ffmpeg")) is None:
         sys.exit("no ffmpeg here: `apt install ffmpeg`")
@@ -119,7 +119,7 @@ def main() -> None:
         shutil.copy(drawn[0][0], POSTER)
         FOLDER.mkdir(parents=True, exist_ok=True)
         common = ["-v", "error", "-y", "-f", "concat", "-i", f"{folder}/frames.txt", *OUTPUT.split()]
-        for made, codec in zip(FILMS, CODECS.values(), strict=True):
-            subprocess.run([ffmpeg, *common, *codec.split(), str(made)], check=True)
-    for made in (*FILMS, POSTER):
-        print(f"{made}, {made.stat().st_size / 1000:.0f} kB")
+        for path, codec in zip(FILMS, CODECS.values(), strict=True):
+            subprocess.run([ffmpeg, *common, *codec.split(), str(path)], check=True)
+    for path in (*FILMS, POSTER):
+        print(f"{path}, {path.stat().st_size / 1000:.0f} kB")

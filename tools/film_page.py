@@ -1,4 +1,4 @@
-"""What the film without a voice says, and the page that it is on; film.py draws it."""
+"""The captions of the silent film, and its page; film.py draws it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tools.launch import ROOT
 FOLDER = ROOT / ".github" / "film"
 FILMS = [FOLDER / "film.webm", FOLDER / "film.mp4"]
 POSTER = ROOT / "notebooks" / "pictures" / "film.png"  # the first frame
-# Each is shown while one thing happens; a number in it stands in the frame too, or no film is made.
+# Each is shown while one thing happens. Its numbers must appear in its frames, too; film.py checks this.
 CAPTIONS = (
     "You press Enter. A pause; then words drip onto the screen. Why the pause, why the drip?",
     "The pause is prefill: all 23 tokens of the text run in one pass.",
@@ -29,7 +29,7 @@ CAPTIONS = (
 
 
 def seconds(caption: str) -> float:
-    """How long a caption is read."""
+    """Return how long a caption is shown, in seconds."""
     return 2.5 + 0.3 * len(caption.split())
 
 
@@ -38,7 +38,7 @@ SAID = f"{LENGTH:.0f} seconds without a voice: why the pause, why the drip, and 
 
 
 def film() -> str:
-    """The page with the film, its captions as a transcript beside it."""
+    """Return the page with the film, and its captions as a transcript."""
     poster = base64.b64encode(POSTER.read_bytes()).decode()
     sources = "".join(f'<source src="{file.name}" type="video/{file.suffix[1:]}">' for file in FILMS)
     lines = "".join(f"<li>{escape(caption, quote=False)}</li>" for caption in CAPTIONS)

@@ -1,7 +1,7 @@
 """Write the shipped model as one small file for a page: `python -m tools halve`.
 
-`helpers/weights/model.f16.safetensors` holds the weights of model.safetensors in float16, and as metadata all
-that a page needs beside them: the model's name, its config.json and its words. Rounding moves logits by up to
+`helpers/weights/model.f16.safetensors` holds the weights of model.safetensors in float16, and as metadata
+what else a page needs: the model's name, its config.json and its vocabulary. Rounding changes logits by up to
 0.005.
 """
 
@@ -28,14 +28,14 @@ NAME = "weather diaries"
 def page_file(
     model: Transformer, vocabulary: list[str], name: str = NAME, dtype: torch.dtype = torch.float16
 ) -> bytes:
-    """Return a model and its words as one safetensors file, its weights in another type."""
+    """Return a model and its vocabulary as one safetensors file, with the weights in `dtype`."""
     about = {"name": name, "config": config_to_json(model.config, dtype), "vocabulary": vocabulary}
     weights = {key: tensor.to(dtype) for key, tensor in stored(model).items()}
-    return save(weights, metadata={"model": json.dumps(about)})  # of several keys the order would change
+    return save(weights, metadata={"model": json.dumps(about)})  # one key: the order of several is not fixed
 
 
 def write(folder: Path = shipped.FOLDER) -> None:
-    """Write it next to model.safetensors and say where it is."""
+    """Write the file next to model.safetensors and print its path."""
     path = folder / FILE
     path.write_bytes(page_file(load(folder), list(shipped.VOCABULARY)))
     print(f"{path}, {path.stat().st_size / 1e6:.1f} MB")

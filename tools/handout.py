@@ -1,6 +1,6 @@
-"""The table "prefill against decode", on the page, and as a card for one sheet of A4 or Letter paper.
+"""The table "Prefill against decode" of notebook 09, on the page and as a card to print on A4 or Letter.
 
-It stands once, at the end of notebook 09; from there it comes. site.py writes both.
+site.py writes both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ body { font-size: 11pt; }
 .two svg { display: block; width: 28mm; margin-bottom: 2mm; }
 @media screen and (max-width: 800px) { .two { gap: 5mm; } }
 """
-# On a phone a line's name stands over its two cells, which then have half of the width each.
+# On a phone, the name of a row is above its two cells, which then have half of the width each.
 TABLE_STYLE = """
 .phases { width: 100%; table-layout: fixed; margin: 12px 0; border-collapse: collapse; line-height: 1.35; }
 .phases :is(th, td) { padding: 6px 12px 6px 0; text-align: left; vertical-align: top; }
@@ -45,7 +45,7 @@ TABLE_STYLE = """
 
 
 def drawing(new: int) -> str:
-    """A pass over the last `new` of N tokens: who looks at whom, and the rows that are there from before."""
+    """Return a drawing of a pass over the last `new` of N tokens: its pairs, and the cached KV entries."""
     old = N - new
     pairs = [(query, key) for query in range(N) for key in range(query + 1)]
     ink = ["#d0d7de"] * old + ["#1b1f24"] * new
@@ -57,14 +57,14 @@ def drawing(new: int) -> str:
         f'<circle cx="{10 * n + 5}" cy="{10 * N + 9}" r="3" fill="none" stroke="#57606a" stroke-width="1.4"/>'
         for n in range(old)
     )
-    counted = sum(query >= old for query, _ in pairs)
-    sentence = f"{new} of {N} tokens processed: {counted} pairs; {old} rows from before"
+    n_pairs = sum(query >= old for query, _ in pairs)
+    sentence = f"{new} of {N} tokens processed: {n_pairs} pairs; {old} rows from before"
     size = f"0 0 {10 * N} {10 * N + 14}"
     return f'<svg viewBox="{size}" role="img" aria-label="{sentence}">{dots}{rings}</svg>'
 
 
 def inline(text: str) -> str:
-    """Markdown within a line as HTML: emphasis, and links to notebooks; a formula stays in one line."""
+    """Return a line of Markdown as HTML: emphasis and links to notebooks; formulas do not break."""
     text = re.sub(
         r"\[(.+?)\]\((\w+)\.ipynb\)", r'<a href="notebooks/\2.html">\1</a>', escape(text.strip(), False)
     )
@@ -73,10 +73,10 @@ def inline(text: str) -> str:
 
 
 def parts() -> re.Match[str]:
-    """The card in notebook 09.
+    """Return the parts of the section in notebook 09: heading, before, table, after.
 
     Raises:
-        ValueError: it is not there.
+        ValueError: the section is missing.
     """
     book = nbformat.read(NOTEBOOK, as_version=4)
     text = "\n\n".join(cell.source for cell in book.cells if cell.cell_type == "markdown")
@@ -86,7 +86,7 @@ def parts() -> re.Match[str]:
 
 
 def phases() -> str:
-    """The table as HTML between its two sentences; roles are said, for a phone shows its lines as blocks."""
+    """Return the table and its two sentences as HTML, with ARIA roles, since a phone shows rows as blocks."""
     found = parts()
     head, _, *lines = ([inline(cell) for cell in row.split("|")[1:-1]] for row in found["table"].splitlines())
     columns = "".join(f'<th scope="col" role="columnheader">{name}</th>' for name in head[1:])
@@ -105,7 +105,7 @@ def phases() -> str:
 
 
 def card() -> str:
-    """The whole page."""
+    """Return the card as a page."""
     body = f"""<h1>{inline(parts()["heading"])}</h1>
 <div class="two">
 <figure>{drawing(N)}<figcaption><b>Prefill.</b> Every token of the prompt runs. A dot is a pair: the token of

@@ -12,7 +12,7 @@ from tools.launch import FIRST, ROOT
 
 
 def arguments(given: list[str]) -> list[str]:
-    """Return what JupyterLab is started with: our settings, and a notebook if none was asked for."""
+    """Return the arguments of JupyterLab: this project's settings, then `given` or the first notebook."""
     return [f"--config={ROOT / 'tools' / 'lab_config.py'}", *(given or [str(ROOT / FIRST)])]
 
 

@@ -1,7 +1,7 @@
-"""How JupyterLab is started here, by `python -m tools lab`.
+"""The settings of JupyterLab for `python -m tools lab`.
 
-It serves the whole repository. A notebook that was only opened and saved stays as git knows it: JupyterLab
-would write into it which Python has opened it. How the notebooks came is kept in `fresh/`, to be read only.
+It serves the whole repository. Opening and saving a notebook must not change it for git, but JupyterLab would
+write the version of Python into it. The original notebooks are kept in `fresh/`, read-only.
 """
 
 import sys
@@ -15,15 +15,15 @@ from tools.reset import keep
 
 
 def keep_what_git_knows(model: dict[str, Any], **_: Any) -> None:
-    """Leave out of a notebook that is to be saved what depends on who has opened it."""
+    """Remove from a notebook, before it is saved, what depends on the machine that opened it."""
     if model["type"] == "notebook":
         model["content"]["metadata"]["language_info"] = {"name": "python"}
 
 
-# Its settings are read twice, and the second time it says that one hook replaces the other.
+# JupyterLab reads this file twice, and the second time it warns that one hook replaces the other.
 warnings.filterwarnings("ignore", "Overriding existing pre_save_hook")
 c = get_config()  # type: ignore[name-defined]  # noqa: F821
 c.ServerApp.root_dir = str(Path(__file__).resolve().parents[1])
 c.ContentsManager.pre_save_hook = keep_what_git_knows
-with suppress(OSError):  # where this folder cannot be written Lab starts all the same
+with suppress(OSError):  # JupyterLab must start even if this folder is read-only
     keep()

@@ -1,7 +1,7 @@
-"""How a notebook is launched elsewhere: the text of the badges and of Colab's first cell.
+"""The badges and first cells with which notebooks are launched on Colab and Binder.
 
-The repository's address and the version are read from pyproject.toml, where they stand once; `stamp.py`
-writes these texts wherever they are used. Colab gets notebook and helpers of one tag, made by `release.py`.
+The repository's address and the version come from pyproject.toml, their only source; `stamp.py` writes these
+texts wherever they are used. Colab gets the notebook and helpers from one tag, made by `release.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ DATA = ROOT / "tools" / "data"
 GITHUB = "https://github.com/"
 FIRST = "notebooks/00_start_here.ipynb"
 
-# A helpers.py of the reader's own is no package, and another package has no stepper in it.
+# A helpers.py of the reader's own has no `stepper`, and neither has another package named helpers.
 BOOTSTRAP = """\
 # On Colab only this notebook is there, so fetch its helpers. Elsewhere this cell changes nothing.
 import importlib
@@ -34,12 +34,12 @@ except ImportError:
 
 
 def parser(message: str | None) -> argparse.ArgumentParser:
-    """Return what reads a command's arguments; its help is the command's docstring, line by line."""
+    """Return a command's argument parser; its help is the command's docstring, line by line."""
     return argparse.ArgumentParser(description=message, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
 def about(root: Path = ROOT) -> dict[str, Any]:
-    """Return what pyproject.toml says of the project."""
+    """Return the table [project] of pyproject.toml."""
     return tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
@@ -60,12 +60,12 @@ def bootstrap(root: Path = ROOT) -> str:
 
 
 def colab(path: str, root: Path = ROOT) -> str:
-    """Return Colab's address of the notebook at this path below the root."""
+    """Return the address on Colab of a notebook, given its path below the root."""
     return f"https://colab.research.google.com/github/{repository(root)}/blob/{tag(root)}/{path}"
 
 
 def binder(path: str, root: Path = ROOT) -> str:
-    """Return Binder's address of the notebook at this path below the root."""
+    """Return the address on Binder of a notebook, given its path below the root."""
     return f"https://mybinder.org/v2/gh/{repository(root)}/main?urlpath=lab/tree/{path}"
 
 
@@ -76,10 +76,10 @@ def page(root: Path = ROOT) -> str:
 
 
 def badges(path: str, root: Path = ROOT) -> str:
-    """Return the Markdown that launches the notebook at this path, and leads to the words.
+    """Return Markdown links that launch a notebook, and one to the glossary, given its path below the root.
 
-    Text, not pictures: a picture would be asked for from the network whenever the notebook is opened,
-    and be missing offline.
+    They are text, not pictures: a picture would be fetched whenever the notebook is opened, and be missing
+    offline.
     """
     return f"run it in [Colab]({colab(path, root)}) or [Binder]({binder(path, root)}) · [words](words.ipynb)"
 

@@ -1,10 +1,10 @@
-"""Run the notebooks from top to bottom, each in a fresh kernel, and write their outputs in place.
+"""Run the notebooks from top to bottom, each in a fresh kernel, and store their outputs in them.
 
     python -m tools notebooks                         # all of them
     python -m tools notebooks 03_decode 04            # by the beginning of their names
 
-What depends on the run and not on the code is left out (state and ids of widgets, timings, the version of
-Python), so that a second run changes nothing. A notebook that raises or writes to stderr is not written.
+Whatever depends on the run and not on the code is removed (state and ids of widgets, timings, the version of
+Python), so that a second run changes nothing. A notebook that raises or writes to stderr is left unchanged.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 def execute(
     book: NotebookNode, folder: Path, env: Mapping[str, str] | None = None, keep_widgets: bool = False
 ) -> None:
-    """Run the notebook's cells in a fresh kernel that starts in `folder`; its outputs change in place.
+    """Run the notebook's cells in a fresh kernel that starts in `folder`, and store the outputs in `book`.
 
-    What its widgets hold goes into the notebook's metadata if it is to be kept.
+    With `keep_widgets`, the state of its widgets is stored in the notebook's metadata.
 
     Raises:
         nbclient.exceptions.CellExecutionError: a cell raised and is not tagged `raises-exception`.
@@ -53,10 +53,10 @@ def execute(
 
 
 def settle(book: NotebookNode) -> None:
-    """Leave out what differs from run to run."""
+    """Remove what differs from run to run."""
     book.metadata = nbformat.from_dict({"kernelspec": KERNELSPEC, "language_info": {"name": "python"}})
     numbers = itertools.count(1)
-    CoalesceStreamsPreprocessor().preprocess(book, {})  # else a progress bar is a line for each second
+    CoalesceStreamsPreprocessor().preprocess(book, {})  # so that a progress bar is one line
     for cell in book.cells:
         cell.metadata.pop("execution", None)
         for output in cell.get("outputs", []):
@@ -65,22 +65,22 @@ def settle(book: NotebookNode) -> None:
 
 
 def run(path: Path) -> list[str]:
-    """Run one notebook and write it, or leave the file alone and return what went wrong."""
+    """Run one notebook and write it, or leave the file unchanged and return the errors."""
     book = nbformat.read(path, as_version=4)
     try:
         execute(book, path.parent)
     except CellExecutionError as error:
         return [strip_ansi(str(error))]
     settle(book)
-    if found := list(bad_outputs(book)):
-        return found
+    if errors := list(bad_outputs(book)):
+        return errors
     nbformat.validate(book)
     nbformat.write(book, path)
     return []
 
 
 def pick(names: list[str]) -> list[Path]:
-    """Return the notebooks whose file names begin with one of the names; all for no name."""
+    """Return the notebooks whose file names begin with one of `names`, or all if it is empty."""
     paths = sorted((ROOT / "notebooks").glob("*.ipynb"))
     starts = [Path(name).name for name in names]
     if unknown := [start for start in starts if not any(path.name.startswith(start) for path in paths)]:
@@ -94,11 +94,11 @@ def main() -> None:
     failed = False
     for path in pick(arguments.parse_args().names):
         start = time.monotonic()
-        found = run(path)
+        errors = run(path)
         print(
             f"{path.name}: {time.monotonic() - start:.1f} s, {path.stat().st_size / 1000:.0f} kB", flush=True
         )
-        for fault in found:
-            print(f"  {fault}; the file is left as it was", flush=True)
-        failed = failed or bool(found)
+        for error in errors:
+            print(f"  {error}; the file is unchanged", flush=True)
+        failed = failed or bool(errors)
     sys.exit(failed)

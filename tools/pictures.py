@@ -23,11 +23,11 @@ from tools.launch import ROOT, parser
 
 FOLDER = ROOT / "notebooks" / "pictures"
 WIDTH = 760
-FRAME, READ, REST = 80, 1200, 4000  # ms: from frame to frame, to read what was written, at the end
-RACE_PACE = 3  # so many times faster than the view is the race shown
-COMPUTED = 15_000  # milliseconds after which the model has run: the page's clock stands still meanwhile
+FRAME, READ, REST = 80, 1200, 4000  # ms: per frame, to read the reply, at the end
+RACE_PACE = 3  # the race is shown this many times faster than in the view
+COMPUTED = 15_000  # milliseconds until the model has run; the page's clock is stopped meanwhile
 COLOURS = 48
-# In a picture there is nothing to press, and every frame is as high as the highest.
+# Controls are hidden, and all frames have the same height.
 PLAIN = """
 .wid-writer { outline: none !important; border-radius: 0 !important; height: 436px; overflow: hidden; }
 .wid-writer :is(.wid-controls, .wid-acts, .wid-own, .wid-sizes) { display: none !important; }
@@ -38,7 +38,7 @@ PLAIN = """
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """A running Chromium; without one the command ends."""
+    """Run a Chromium; exit if there is none."""
     if (path := find_chromium()) is None:
         sys.exit("no Chromium here: install chromium, or run `python -m playwright install chromium`")
     with sync_playwright() as playwright:
@@ -48,7 +48,7 @@ def chromium() -> Iterator[Browser]:
 
 
 def opened(browser: Browser, path: Path, width: int, height: int, scale: float) -> Page:
-    """A file as a page whose clock stands still."""
+    """Return a file as a page whose clock is stopped."""
     page = browser.new_page(viewport={"width": width, "height": height}, device_scale_factor=scale)
     page.clock.install(time=0)
     page.goto(path.as_uri())
@@ -58,7 +58,7 @@ def opened(browser: Browser, path: Path, width: int, height: int, scale: float) 
 
 @contextmanager
 def shown(browser: Browser, view: View, width: int) -> Iterator[Locator]:
-    """A view on a page of its own."""
+    """Open a view on its own page."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "page.html"
         view.save_html(path)
@@ -68,7 +68,7 @@ def shown(browser: Browser, view: View, width: int) -> Iterator[Locator]:
 
 
 def draw_live(browser: Browser) -> None:
-    """Draw the live view as it writes and then races: an animation, and a picture a third of the way."""
+    """Draw the live view while it writes and then races: an animation, and one frame of the race."""
     frames: list[Image.Image] = []
 
     def draw(pace: int) -> None:
@@ -90,18 +90,18 @@ def draw_live(browser: Browser) -> None:
         while not view.locator(".wid-act .wid-sentence").count():
             draw(RACE_PACE)
     frames[n_written + (len(frames) - n_written) // 3].save(FOLDER / "race.png", optimize=True)
-    shades = [frames[2], frames[n_written - 1], frames[-1]]  # of the pause, the drip, the race
-    sheet = Image.new("RGB", (frames[0].width, len(shades) * frames[0].height))
-    for n, frame in enumerate(shades):
+    samples = [frames[2], frames[n_written - 1], frames[-1]]  # of the pause, the drip, the race
+    sheet = Image.new("RGB", (frames[0].width, len(samples) * frames[0].height))
+    for n, frame in enumerate(samples):
         sheet.paste(frame, (0, n * frame.height))
     palette = sheet.quantize(COLOURS)
     first, *others = (frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames)
-    lasts = [FRAME] * len(others) + [REST]
-    first.save(FOLDER / "race.gif", save_all=True, append_images=others, duration=lasts, loop=0)
+    durations = [FRAME] * len(others) + [REST]
+    first.save(FOLDER / "race.gif", save_all=True, append_images=others, duration=durations, loop=0)
 
 
 def main() -> None:
-    """Draw the pictures and say where they are."""
+    """Draw the pictures and print their paths."""
     parser(__doc__).parse_args()
     with chromium() as browser:
         with shown(browser, Stepper(record_toy()), 940) as view:

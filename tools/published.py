@@ -1,7 +1,7 @@
-"""Record the published model of the gallery: `python -m tools published`, where it can be had.
+"""Record the published model of the gallery: `python -m tools published`. It needs the model or a network.
 
-Writes tools/data/smollm2.json, from which the gallery is made without the model. It holds the attention
-weights of three heads in three layers: all 9 heads of 30 layers would be thirty times as many.
+Writes tools/data/smollm2.json, from which the gallery is made without the model. It has the attention weights
+of three heads in three layers; with all 9 heads of 30 layers they would be thirty times as many.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ LAYERS, HEADS = (1, 16, 23), (0, 2, 8)  # from 0; where there is something to se
 
 
 def main() -> None:
-    """Let the model go on with the prompt, with the cache and without, and keep the record."""
+    """Record how the model continues the prompt, with and without the cache."""
     parser(__doc__).parse_args()
-    found = published.find()
-    if found is None:
-        sys.exit("the model is not here and cannot be fetched; nothing was written")
+    folder = published.find()
+    if folder is None:
+        sys.exit("the model is not on this machine and cannot be downloaded; nothing was written")
     trace = record_model(
-        load(found),
+        load(folder),
         PROMPT,
-        load_tokenizer(found),
+        load_tokenizer(folder),
         max_new_tokens=12,
         recorded=[(layer, head) for layer in LAYERS for head in HEADS],
         training=False,

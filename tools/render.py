@@ -1,7 +1,7 @@
-"""A notebook as a page to read: its stored outputs, its views alive, nothing from the network.
+"""Render a notebook as a page with its stored outputs and interactive views, which needs no network.
 
-The data of a view is in no stored output, so a copy of the notebook is run, and what its widgets hold goes
-into the page in their place. Above each stands its picture, for readers without scripts.
+The stored outputs lack the data of the views, so a copy of the notebook is run and the state of its widgets
+is put into the page. Above each view is its picture, for readers without scripts.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def render(path: Path) -> str:
     """Return the notebook as a page.
 
     Raises:
-        nbclient.exceptions.CellExecutionError: a cell of a notebook with a widget in it raised.
+        nbclient.exceptions.CellExecutionError: a cell raised, in a notebook with widgets.
     """
     book = nbformat.read(path, as_version=4)
     views = enliven(book, path.parent)
@@ -74,18 +74,18 @@ def render(path: Path) -> str:
 
 
 def enliven(book: NotebookNode, folder: Path) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Put a place for a view where the notebook has a widget's; return the views' data and options by its id.
+    """Replace each widget's output by an empty element; return the views' data and options by its id.
 
-    Widgets that need a kernel are left out: their picture stands above them.
+    Widgets that need a kernel are left out; their picture is above them.
     """
-    ran = nbformat.from_dict(book)
+    executed = nbformat.from_dict(book)
     if any(map(widgets, book.cells)):
-        execute(ran, folder, keep_widgets=True)
-    states = ran.metadata.get("widgets", {}).get(STATE, {}).get("state", {})
+        execute(executed, folder, keep_widgets=True)
+    states = executed.metadata.get("widgets", {}).get(STATE, {}).get("state", {})
     views: dict[str, tuple[str, dict[str, Any]]] = {}
-    for cell, again in zip(book.cells, ran.cells, strict=True):
-        there = widgets(again) if len(widgets(again)) == len(widgets(cell)) else widgets(cell)
-        for output, new in zip(widgets(cell), there, strict=True):
+    for cell, executed_cell in zip(book.cells, executed.cells, strict=True):
+        same = len(widgets(executed_cell)) == len(widgets(cell))
+        for output, new in zip(widgets(cell), widgets(executed_cell if same else cell), strict=True):
             state = states.get(new.data[WIDGET_VIEW]["model_id"], {}).get("state", {})
             output.data = {"text/html": " "}
             if "view" in state.get("options", {}):
@@ -96,12 +96,12 @@ def enliven(book: NotebookNode, folder: Path) -> dict[str, tuple[str, dict[str, 
 
 
 def widgets(cell: NotebookNode) -> list[NotebookNode]:
-    """The outputs of a cell that show a widget."""
+    """Return the outputs of a cell that show a widget."""
     return [output for output in cell.get("outputs", []) if WIDGET_VIEW in output.get("data", {})]
 
 
 def formula(found: re.Match[str]) -> str:
-    """A formula as MathML, which browsers draw by themselves; code as it is."""
+    """Return a formula as MathML, which browsers can show; return code unchanged."""
     if not found["tex"]:
         return found[0]
     tex = html.unescape(found["tex"]).replace("{aligned}", "{split}")  # the name that the converter knows
@@ -109,6 +109,6 @@ def formula(found: re.Match[str]) -> str:
 
 
 def linked(body: str) -> str:
-    """Links between notebooks lead to their pages, links to the code to the repository."""
+    """Point links between notebooks at their pages, and links to code at the repository."""
     body = re.sub(r'href="(\w+)\.ipynb', r'href="\1.html', body)
     return body.replace('href="../', f'href="{launch.GITHUB}{launch.repository()}/blob/main/')

@@ -1,7 +1,8 @@
-"""Put a notebook back as it came, by the beginning of its name: `python -m tools reset 03`.
+"""Restore a notebook, by the beginning of its name: `python -m tools reset 03`.
 
-Yours stays beside it, with the time in its name. How the notebooks came is kept in `fresh/`, which opens in
-Lab: as git has them or, where there is no git, as they stood when Lab was first started here.
+Your version stays next to it, with the time in its name. The original notebooks are kept in `fresh/`, which
+can be opened in JupyterLab: those that git has or, without git, those that were there when
+`python -m tools lab` was first run.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from tools.launch import GITHUB, ROOT, parser, repository, tag
 
 
 def keep(root: Path = ROOT, as_they_stand: bool = True) -> None:
-    """Put the notebooks as they came into `fresh/`, to be read and not saved.
+    """Copy the original notebooks to `fresh/`, read-only.
 
-    `as_they_stand`: where git has none and none are kept, take those that are there.
+    `as_they_stand`: if git has none and none are kept yet, copy the current ones.
     """
     fresh, known = root / "fresh", b""
     if (root / ".git").exists() and (git := shutil.which("git")):
@@ -29,7 +30,7 @@ def keep(root: Path = ROOT, as_they_stand: bool = True) -> None:
     if not known and (fresh.exists() or not as_they_stand):
         return
     for path in fresh.glob("*.ipynb"):
-        path.chmod(0o644)  # else Windows deletes none
+        path.chmod(0o644)  # Windows does not delete read-only files
         path.unlink()
     if known:
         zipfile.ZipFile(io.BytesIO(known)).extractall(fresh)
@@ -40,16 +41,16 @@ def keep(root: Path = ROOT, as_they_stand: bool = True) -> None:
 
 
 def reset(name: str, root: Path = ROOT) -> list[str]:
-    """Put the notebooks whose names begin so back as they came; return a sentence for each.
+    """Restore the notebooks whose names begin with `name`; return a sentence for each.
 
     Raises:
-        FileNotFoundError: none begins so, or nothing is kept.
+        FileNotFoundError: no notebook has such a name, or no originals are kept.
     """
     keep(root, as_they_stand=False)
     kept, done = sorted(root.glob("fresh/*.ipynb")), []
     if not kept:
         raise FileNotFoundError(
-            "no copy is kept: git has none here, and Lab was never started as README.md says. "
+            "no original is kept: git has none here, and `python -m tools lab` was never run. "
             f"Download it from {GITHUB}{repository()}/tree/{tag()}/notebooks"
         )
     for path in (path for path in kept if path.name.startswith(name)):

@@ -1,10 +1,10 @@
-"""Record how the same prompt says other words beside others: helpers/chapters/data/same_prompt.json.
+"""Record how a prompt gets another reply when it is in a batch: helpers/chapters/data/same_prompt.json.
 
     python -m tools same_prompt
 
 Carla's runs, three pairs to judge, and a thousand diaries, alone and in batches of 8: two minutes.
-All of it depends on the processor, which chooses the order of sums. So it is recorded with the programs for
-processors that work on eight numbers at once (AVX2), which newer ones have, too.
+The results depend on the order of sums, which depends on the processor. So they are recorded with the kernels
+for AVX2 (eight numbers at a time), which newer processors support, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-if sys.argv[0].endswith("tools same_prompt"):  # as a command; read when torch is imported
+if sys.argv[0].endswith("tools same_prompt"):  # run as a command; torch reads these when it is imported
     os.environ |= {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
 
 import torch
@@ -38,14 +38,14 @@ DIARIES, WORDS = 1000, 24
 
 
 def in_batches(model: Transformer, prompts: Sequence[Sequence[int]], n: int, batch: int) -> list[Reply]:
-    """Answer prompts, so many at a time, in their order."""
+    """Return the replies to prompts, in order, run in batches of `batch`."""
     return [
         reply for i in range(0, len(prompts), batch) for reply in answer(model, prompts[i : i + batch], n)
     ]
 
 
 class HiddenKeys(Core):
-    """The core of attention, which gets keys that the mask hides."""
+    """The core of attention with additional keys that are masked."""
 
     def __init__(self, scale: float, hidden: int) -> None:
         super().__init__(scale)
@@ -58,7 +58,7 @@ class HiddenKeys(Core):
 
 
 class MoreRows(nn.Module):
-    """A product whose left matrix gets rows of other texts, which are cut off behind it."""
+    """A product whose left matrix has n additional rows, which are dropped from the result."""
 
     def __init__(self, part: nn.Module, n: int) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class MoreRows(nn.Module):
 
 
 def replaced(model: Transformer, kind: type[nn.Module], make: Callable[[Any], nn.Module]) -> Transformer:
-    """Return a copy of a model with other modules in the place of one kind."""
+    """Return a copy of a model in which `make` has replaced the modules of one type."""
     copied = copy.deepcopy(model)
     for part in list(copied.modules()):
         for name, child in part.named_children():
@@ -82,28 +82,28 @@ def replaced(model: Transformer, kind: type[nn.Module], make: Callable[[Any], nn
 
 
 def with_hidden(model: Transformer, hidden: int) -> Transformer:
-    """Return a copy of a model whose attention gets so many hidden keys, as in a padded batch."""
+    """Return a copy of a model whose attention has `hidden` masked keys more, as in a padded batch."""
     return replaced(model, Core, lambda core: HiddenKeys(core.scale, hidden))
 
 
 def with_rows(model: Transformer, n: int) -> Transformer:
-    """Return a copy whose products get n rows more, as where texts stand end to end."""
+    """Return a copy of a model whose products have n rows more, as in a batch of concatenated requests."""
     return replaced(model, nn.Linear, lambda part: MoreRows(part, n))
 
 
 def top_2(logits: Tensor) -> Tensor:
-    """Return by how much the likeliest word leads the second, (…,): the top-2 margin of (…, V)."""
+    """Return the top-2 margin of logits, (…, V) → (…,): the largest minus the second largest."""
     best = logits.topk(2).values
     return best[..., 0] - best[..., 1]
 
 
 class Changes(NamedTuple):
-    """What became of replies when they were made again in other company.
+    """How replies differ between two runs with different batches.
 
     Attributes:
-        texts: how many say something else.
-        words: words up to the first other one, of all replies.
-        ties: how many of them were chosen between two that were exactly equal.
+        texts: how many replies changed.
+        words: words up to and including the first that differs, over all replies.
+        ties: how many of these words had a margin of exactly 0.
     """
 
     texts: int
@@ -112,7 +112,7 @@ class Changes(NamedTuple):
 
 
 def changes(before: Sequence[Reply], after: Sequence[Reply]) -> Changes:
-    """Compare replies up to the first word that is another: behind it they answer different texts."""
+    """Compare replies up to the first word that differs: after it, they continue different texts."""
     texts, words, ties = 0, 0, 0
     for a, b in zip(before, after, strict=True):
         n = first_other(a.tokens, b.tokens)
@@ -123,10 +123,10 @@ def changes(before: Sequence[Reply], after: Sequence[Reply]) -> Changes:
 
 
 class Overwritten(PagedCache):
-    """A cache with a bug: behind the prompt, the fourth token has another value in the third layer."""
+    """A cache with a bug: after the prompt, the fourth token has another value in the third layer."""
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Hand out all rows, one of them wrong once the prompt has run; see `Cache.append`."""
+        """Return all keys and values, one of them wrong after the prompt; see `Cache.append`."""
         keys, values = super().append(layer, k, v)
         if layer == 2 and self.lengths[0]:
             values[:, :, 3] = values[:, :, 4].flip(1)
@@ -136,58 +136,58 @@ class Overwritten(PagedCache):
 @torch.inference_mode()
 def in_transformers(model: Any, ids: Sequence[int], forced: Sequence[int]) -> Reply:
     """Run a prompt, and then a reply word by word, through a model of `transformers`."""
-    cache, rows = DynamicCache(config=model.config), []
-    for given in (ids, *([token] for token in forced[:-1])):
-        rows.append(model(torch.tensor([given]), past_key_values=cache).logits[0, -1].float())
-    logits = torch.stack(rows)
+    cache, steps = DynamicCache(config=model.config), []
+    for input_ids in (ids, *([token] for token in forced[:-1])):
+        steps.append(model(torch.tensor([input_ids]), past_key_values=cache).logits[0, -1].float())
+    logits = torch.stack(steps)
     return Reply(logits.argmax(-1).tolist(), logits)
 
 
 def evidence(tokenizer: Tokenizer, forced: Sequence[int], a: Reply, b: Reply) -> dict[str, Any]:
-    """Return what two runs of the same words say of each other: the largest logit, and each place."""
+    """Return how two runs of the same words differ: the largest logit, and each place."""
     vocabulary, words = tokenizer.words([*range(a.logits.shape[1])]), tokenizer.words(forced)
     sides = [
         [
             Said(word, dict(zip(vocabulary, row, strict=True)))
-            for word, row in zip(words, one.logits.tolist(), strict=True)
+            for word, row in zip(words, reply.logits.tolist(), strict=True)
         ]
-        for one in (a, b)
+        for reply in (a, b)
     ]
-    found = places(*sides)
     return {
         "largest": float(a.logits.abs().max()),
-        "places": [[*place.words, place.margin, place.difference] for place in found],
+        "places": [[*place.words, place.margin, place.difference] for place in places(*sides)],
     }
 
 
 def suspects(model: Transformer, narrow: Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Run Carla's words through two engines, in two formats, and through a cache with a bug: three pairs."""
+    """Return three pairs of runs of Carla's words: two engines, in two formats, and a cache with a bug."""
     prompt = tokenizer.encode(TEXTS[0])
     forced = answer(model, [prompt], WORDS)[0].tokens
     [plain], [short], [bug] = (
-        answer(one, [prompt], WORDS, forced, kind)
-        for one, kind in ((model, PagedCache), (narrow, PagedCache), (model, Overwritten))
+        answer(variant, [prompt], WORDS, forced, cache_type)
+        for variant, cache_type in ((model, PagedCache), (narrow, PagedCache), (model, Overwritten))
     )
-    theirs = AutoModelForCausalLM.from_pretrained(shipped.FOLDER, attn_implementation="eager")
-    wide, other = (in_transformers(one, prompt, forced) for one in (theirs, copy.deepcopy(theirs).bfloat16()))
-    found = {"A, bfloat16": (short, other), "B, float32": (plain, bug), "C, float32": (plain, wide)}
-    return {name: evidence(tokenizer, forced, *pair) for name, pair in found.items()}
+    hf_model = AutoModelForCausalLM.from_pretrained(shipped.FOLDER, attn_implementation="eager")
+    hf_models = hf_model, copy.deepcopy(hf_model).bfloat16()
+    hf_plain, hf_short = (in_transformers(variant, prompt, forced) for variant in hf_models)
+    pairs = {"A, bfloat16": (short, hf_short), "B, float32": (plain, bug), "C, float32": (plain, hf_plain)}
+    return {name: evidence(tokenizer, forced, *pair) for name, pair in pairs.items()}
 
 
 def carla(model: Transformer, narrow: Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Answer Carla alone and beside others; then alone, with hidden keys or more rows in her passes."""
+    """Answer Carla alone and in a batch; then alone, with masked keys or more rows in her passes."""
     prompts = [tokenizer.encode(text) for text in TEXTS]
-    alone, beside = (answer(narrow, some, WORDS)[0] for some in (prompts[:1], prompts))
-    other = first_other(alone.tokens, beside.tokens)
+    alone, batched = (answer(narrow, batch, WORDS)[0] for batch in (prompts[:1], prompts))
+    other = first_other(alone.tokens, batched.tokens)
     assert other is not None, "no word changed"
-    ids = [reply.tokens[other] for reply in (alone, beside)]
+    ids = [reply.tokens[other] for reply in (alone, batched)]
     return {
         "alone": tokenizer.words(alone.tokens),
-        "beside seven": tokenizer.words(beside.tokens),
+        "beside seven": tokenizer.words(batched.tokens),
         "two words": tokenizer.words(ids),
         "their logits": {
             name: [float(reply.logits[other, i]) for i in ids]
-            for name, reply in {"alone": alone, "beside seven": beside}.items()
+            for name, reply in {"alone": alone, "beside seven": batched}.items()
         },
         "apart": mechanisms([model, narrow], prompts, len(prompts[1]) - len(prompts[0])),
     }
@@ -196,8 +196,8 @@ def carla(model: Transformer, narrow: Transformer, tokenizer: Tokenizer) -> dict
 def mechanisms(
     models: Sequence[Transformer], prompts: Sequence[Sequence[int]], hidden: int
 ) -> dict[str, dict[str, int]]:
-    """Count the logits that differ from those alone, for each change and format."""
-    found: dict[str, dict[str, int]] = {}
+    """Count the logits that differ from those of the prompt alone, for each change and format."""
+    counts: dict[str, dict[str, int]] = {}
     for model in models:
         [alone] = answer(model, prompts[:1], WORDS)
         ways = {
@@ -209,25 +209,25 @@ def mechanisms(
         }
         dtype = str(model.embed_tokens.weight.dtype).removeprefix("torch.")
         for way, reply in ways.items():
-            found.setdefault(way, {})[dtype] = differ(reply, alone)
-    return found
+            counts.setdefault(way, {})[dtype] = differ(reply, alone)
+    return counts
 
 
 def count(model: Transformer, prompts: list[list[int]]) -> dict[str, int]:
-    """Count the texts that change when they come in batches of 8."""
-    found = changes(*(in_batches(model, prompts, WORDS, size) for size in (1, 8)))
+    """Count the replies that change when prompts are run in batches of 8."""
+    counts = changes(*(in_batches(model, prompts, WORDS, size) for size in (1, 8)))
     return {
-        "texts that changed": found.texts,
-        "words up to the first other one": found.words,
-        "two words exactly level": found.ties,
+        "texts that changed": counts.texts,
+        "words up to the first other one": counts.words,
+        "two words exactly level": counts.ties,
     }
 
 
 def main() -> None:
-    """Record, and write what was recorded."""
+    """Record everything and write the file."""
     parser(__doc__).parse_args()
     if torch.backends.cpu.get_cpu_capability() != "AVX2":
-        sys.exit("this processor has no AVX2; the page explains what such a one does")
+        sys.exit("this processor does not support AVX2, which the record needs; nothing was written")
     torch.set_num_threads(1)
     model, tokenizer = shipped.load()
     narrow = copy.deepcopy(model).bfloat16()
@@ -236,9 +236,9 @@ def main() -> None:
         tokenizer.encode(diary.text)[: rng.randrange(4, 12)]
         for diary in evaluate.held_out_diaries(DIARIES, seed=5)
     ]
-    found = {
+    result = {
         "Carla": carla(model, narrow, tokenizer),
         "pairs": suspects(model, narrow, tokenizer),
         "diaries": {"float32": count(model, prompts), "bfloat16": count(narrow, prompts)},
     }
-    RECORDED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    RECORDED.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

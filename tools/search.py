@@ -1,7 +1,7 @@
-"""The page that searches the site, with all that it finds inside; site.py writes it.
+"""The page that searches the site and holds its own index; site.py writes it.
 
-A place is what stands under a heading of a notebook, a question that people ask, a word, or another page.
-What is folded, such as an answer, is not found, nor what a cell printed.
+A place is a section of a notebook, a question, a word of the glossary, or another page. Folded text, such as
+an answer, is not indexed, and neither is the output of cells.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ mark { background: none; color: inherit; font-weight: 700; }
 
 
 def plain(tag: Tag) -> str:
-    """The text of an element, but for lines that import something."""
+    """Return the text of an element without import statements."""
     return " ".join(IMPORT.sub("", tag.get_text()).split())
 
 
 def under_headings(name: str, soup: BeautifulSoup) -> Iterator[dict[str, str]]:
-    """A notebook's places: in each cell what stands under a heading, be it that of an earlier cell."""
+    """Yield a notebook's places: the text of each cell under each heading, or under the last one before."""
     title = heading = plain(soup.h1 or soup)
     for cell in soup.select('[id^="cell-id="]'):
         place = {"address": f"{name}#{cell['id']}", "page": title}
         text = ""
-        for one in cell.select(".rendered_html > *, .input_area pre"):
-            if one.name in HEADINGS:
+        for tag in cell.select(".rendered_html > *, .input_area pre"):
+            if tag.name in HEADINGS:
                 yield {**place, "heading": heading, "text": text}
-                heading, text = plain(one), ""
+                heading, text = plain(tag), ""
             else:
-                text += f"{plain(one)} "
+                text += f"{plain(tag)} "
         yield {**place, "heading": heading, "text": text}
 
 
 def words(folder: Path) -> Iterator[dict[str, str]]:
-    """Each word of the series with its meaning; it leads to the cell that introduces it."""
+    """Yield each word of the glossary with its meaning and the address of the cell that introduces it."""
     bold = glossary.bold(folder)
     for group in glossary.read().values():
         for word, meaning in group.items():
@@ -70,7 +70,7 @@ def words(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def places(pages: dict[str, str], questions: list[Link], folder: Path) -> list[dict[str, str]]:
-    """All that can be found in pages, by their names; first the questions, with their answers."""
+    """Return all places in `pages`, by file name; the questions, with their answers, are first."""
     found: list[dict[str, str]] = []
     titles: dict[str, str] = {}
     for name, text in pages.items():
@@ -86,19 +86,19 @@ def places(pages: dict[str, str], questions: list[Link], folder: Path) -> list[d
             found += (place for place in under_headings(name, soup) if place["text"])
         else:
             found.append({"address": name, "page": "", "heading": titles[name], "text": plain(soup.body)})
-    asked = [{"address": one.address, "heading": one.text, "text": one.note} for one in questions]
-    led = [
+    answered = [{"address": link.address, "heading": link.text, "text": link.note} for link in questions]
+    linked = [
         {**place, "page": titles[page]}
-        for place in (*asked, *words(folder))
+        for place in (*answered, *words(folder))
         if (page := place["address"].partition("#")[0]) in titles
     ]
-    return [*led, *found]
+    return [*linked, *found]
 
 
 def search(pages: dict[str, str], questions: list[Link], folder: Path) -> str:
-    """The page that finds places in these pages; arguments as in `places`."""
-    found = [{"id": n, **place} for n, place in enumerate(places(pages, questions, folder))]
-    data = data_text(json.dumps({"places": found, "said": SAID}, ensure_ascii=False))
+    """Return the page that searches `pages`; arguments as in `places`."""
+    index = [{"id": n, **place} for n, place in enumerate(places(pages, questions, folder))]
+    data = data_text(json.dumps({"places": index, "said": SAID}, ensure_ascii=False))
     body = (
         f'<h1>{SAID["title"]}</h1>\n<label for="query">{SAID["label"]}</label>\n'
         '<input id="query" type="search" autofocus autocomplete="off" spellcheck="false">\n'

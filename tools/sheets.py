@@ -1,7 +1,7 @@
-"""Two worksheets for a class, each on one sheet, and once more with the answers; site.py writes them.
+"""Two worksheets for a class, each on one sheet, blank and with answers; site.py writes them.
 
-Their texts are in `tools/data/sheets/`: {…} is given, […] is a line to write on, <<…>> a table or a drawing.
-Every number and every answer is computed here, by the functions of `helpers` that the notebooks use.
+Their texts are in `tools/data/sheets/`: {…} is a given number, […] a line to write on, <<…>> a table or a
+drawing. All numbers and answers are computed here, by the functions of `helpers` that the notebooks use.
 """
 
 from __future__ import annotations
@@ -33,37 +33,37 @@ Parts = tuple[dict[str, Any], dict[str, Any], Blocks]  # what is given, what is 
 
 
 def user_nbytes(n_kv_heads: int = MODEL.n_kv_heads, tokens: int = TOKENS) -> int:
-    """Bytes of one user's rows, if the model had so many KV heads."""
+    """Return the bytes of one user's KV entries if the model had `n_kv_heads` KV heads."""
     return cache_nbytes(MODEL.layers, tokens) * n_kv_heads // MODEL.n_kv_heads
 
 
-def users(each: float = 2, user: int = user_nbytes()) -> int:
-    """Users whose rows fit on the card beside weights of so many bytes each."""
-    return users_that_fit(CARD.memory_nbytes, nbytes_of(MODEL.n_parameters, each), user)
+def users(bytes_per_weight: float = 2, user: int = user_nbytes()) -> int:
+    """Return how many users of `user` bytes fit on the card with weights of `bytes_per_weight` bytes."""
+    return users_that_fit(CARD.memory_nbytes, nbytes_of(MODEL.n_parameters, bytes_per_weight), user)
 
 
 def memory() -> Parts:
-    """Bytes of a token, bytes of the weights, users on a card."""
+    """Return the sheet on memory: bytes of a token, bytes of the weights, users on a card."""
     row, heads, card = MODEL.cache_nbytes_per_token(), MODEL.n_heads, CARD.memory_nbytes
     given = {"model": MODEL.name, "heads": heads, "card": card // GIB, "tokens": f"{TOKENS:,}"}
     given |= {"parameters": f"{MODEL.n_parameters / 1e9:.2f}", "gib": f"{GIB / 1e9:.3f}"}
-    both = {"layers": MODEL.n_layers, "kv_heads": MODEL.n_kv_heads, "dim": MODEL.head_dim}
+    shared = {"layers": MODEL.n_layers, "kv_heads": MODEL.n_kv_heads, "dim": MODEL.head_dim}
     asked = {"bytes": 2, "row": f"{row:,}", "row_kib": row // 1024, "first_two": "K and V"}
     asked |= {"user": f"{user_nbytes() / GIB:g}", "all_users": users(user=user_nbytes(heads))}
     asked |= {"all_kib": row * heads // MODEL.n_kv_heads // 1024, "longer": "the rows; the weights stay"}
     asked |= {"longer_users": users(user=user_nbytes(tokens=2 * TOKENS))}
-    lines = []
-    for bits, each in ((16, 2), (8, 1), (4, 0.5)):
-        weights = nbytes_of(MODEL.n_parameters, each)
-        lines.append([f"{bits} bits", f"{weights / GIB:.1f}", f"{(card - weights) / GIB:.1f}", users(each)])
+    rows = []
+    for bits, size in ((16, 2), (8, 1), (4, 0.5)):
+        weights = nbytes_of(MODEL.n_parameters, size)
+        rows.append([f"{bits} bits", f"{weights / GIB:.1f}", f"{(card - weights) / GIB:.1f}", users(size)])
     squares = ["////"] * -(-nbytes_of(MODEL.n_parameters) // GIB) + [*range(1, users() + 1)]
     drawn = [["", *squares[n : n + 20]] for n in range(0, card // GIB, 20)]
-    blocks: Blocks = {"fits": ("", ["a weight has", "weights, GiB", "left, GiB", "users"], lines)}
-    return given | both, asked | both, blocks | {"squares": ("squares", [], drawn)}
+    blocks: Blocks = {"fits": ("", ["a weight has", "weights, GiB", "left, GiB", "users"], rows)}
+    return given | shared, asked | shared, blocks | {"squares": ("squares", [], drawn)}
 
 
 def filled() -> tuple[PageManager, dict[str, list[int]], list[int]]:
-    """The pool when A, B and C have run, their tables, and the tokens of C."""
+    """Return the page pool after A, B and C have run, their block tables, and the tokens of C."""
     pool = PageManager(len(FREE), SIZE)
     pool.free = dict.fromkeys(FREE)
     tables = {name: [pool.allocate() for _ in range(pool.pages_needed(n))] for name, n in LENGTHS.items()}
@@ -74,7 +74,7 @@ def filled() -> tuple[PageManager, dict[str, list[int]], list[int]]:
 
 
 def slots() -> Parts:
-    """Who has which slot when, whose rows lie where, what is found again."""
+    """Return the sheet on serving: slots of requests over time, pages of requests, and shared prefixes."""
     pool, tables, c = filled()
     replies = ", ".join(f"{chr(65 + n)} {reply}" for n, reply in enumerate(REPLIES))
     given = {"slots": SLOTS, "replies": replies, "size": SIZE, "free": ", ".join(map(str, FREE))}
@@ -105,7 +105,7 @@ def slots() -> Parts:
 
 
 def sheet(name: str, parts: Parts, solved: bool) -> str:
-    """A sheet as a page, its lines blank or with the answers."""
+    """Return a sheet as a page, blank or with the answers."""
     (given, asked, blocks), mark = parts, ' class="solved"' if solved else ""
 
     def block(found: re.Match[str]) -> str:
@@ -128,7 +128,7 @@ def sheet(name: str, parts: Parts, solved: bool) -> str:
 
 
 def sheets() -> dict[str, str]:
-    """Both sheets, blank and with answers, by file name."""
+    """Return both sheets, blank and with answers, by file name."""
     result = {"memory": memory(), "slots": slots()}
     return {
         f"{name}{'-answers' if solved else ''}.html": sheet(name, parts, solved)

@@ -1,12 +1,12 @@
-"""Make what is published: a page to send, ways through, a gallery, the notebooks, a class, sheets to print.
+"""Build the published site: the main page, ways through, a gallery, the notebooks, teaching pages, sheets.
 
-    python -m tools site                # build/: index and its model, ways, gallery, a class, sheets
-    python -m tools site --notebooks    # and build/notebooks/: some minutes, for their views they are run;
-                                           # and the search of all that
-    python -m tools site --model        # and a published model, 98 MB, that a button of the page fetches
+    python -m tools site                # build/: all but the notebooks
+    python -m tools site --notebooks    # and build/notebooks/, with a search of the site; takes some minutes,
+                                        # because the notebooks are run for their views
+    python -m tools site --model        # and a published model, 98 MB, that a button of the page downloads
 
-All of it opens from disk, with no network and no kernel. Links to notebooks' pages that are not made lead to
-those that are published.
+The pages open from disk, with no network and no kernel. Links to notebooks that were not built lead to the
+published ones.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ QUESTION = (
     "You press Enter. A pause; then words drip onto the screen, one by one. Why the pause, why the drip, and "
     "what is kept in between?"
 )
-PREVIEW = ROOT / "notebooks" / "pictures" / "race.png"  # what a messenger shows beside the page's address
+PREVIEW = ROOT / "notebooks" / "pictures" / "race.png"  # shown by messengers with the page's address
 LINE = re.compile(
     r"^\| \[(?P<name>.+?)\]\((?P<path>notebooks/\S+)\.ipynb\) \| (?P<question>.+?) \| "
     r"(?P<minutes>[\d +]*?) *\|$",
@@ -66,12 +66,12 @@ WAY = re.compile(r"\*\*The (?P<way>short|whole) way\*\*, (?P<time>[^:\n]+):")
 
 
 def readme() -> str:
-    """The README, where the notebooks and the ways stand."""
+    """Return the README, which lists the notebooks and the ways through."""
     return (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def notebooks() -> list[Link]:
-    """The notebooks, their questions and minutes, as the README's table lists them."""
+    """Return the notebooks with their questions and minutes, in the order of the README's table."""
     return [
         Link(name, f"{path}.html", f"{minutes} min · {question}" if minutes else question)
         for name, path, question, minutes in LINE.findall(readme())
@@ -79,7 +79,7 @@ def notebooks() -> list[Link]:
 
 
 def questions() -> list[Link]:
-    """The questions that people ask, each with its answer, and the cell or page that shows it."""
+    """Return the questions that people ask, each with its answer and a link to the cell that shows it."""
     cells = nbformat.read(ROOT / "notebooks" / "questions.ipynb", as_version=4).cells
     return [
         Link(question, f"notebooks/{path}.html{cell}", answer)
@@ -88,13 +88,13 @@ def questions() -> list[Link]:
 
 
 def by_question() -> Link:
-    """Where the questions stand."""
+    """Return the link to the questions."""
     text = f"“{CATCHING}” and {len(questions()) - 1} more."
     return Link("By your question", "notebooks/questions.html", text)
 
 
 def ways() -> str:
-    """The page of the three ways through."""
+    """Return the page with the three ways through."""
     time = dict(WAY.findall(readme()))
     short = [link for link in notebooks() if Path(link.address).name.startswith(SHORT)]
     parts = [
@@ -122,7 +122,7 @@ def ways() -> str:
 
 
 def index(diary: Trace, published: Path | None = None) -> str:
-    """The page to send: live, stepper, what-if, and where to go on."""
+    """Return the main page: the live view, the stepper, what-if, a step's time, and further links."""
     prompt, tokens = diary.sequences[0].prompt, diary.sequences[0].tokens
     by = next(n for n, token in enumerate(tokens) if token.text == "by")
     passes = [step.phase for step in diary.runs[0].passes]
@@ -228,7 +228,7 @@ def index(diary: Trace, published: Path | None = None) -> str:
 
 
 def lighter(trace: Trace) -> Trace:
-    """The trace with as many digits as are shown; without its shapes: the lab's are a chosen model's."""
+    """Return the trace with the digits that are shown, and without shapes: the lab computes its own."""
     message = json.loads(trace.to_json(), parse_float=lambda digits: round(float(digits), 4))
     for run in message["runs"]:
         for event in run["passes"]:
@@ -237,7 +237,9 @@ def lighter(trace: Trace) -> Trace:
 
 
 def six_diaries() -> EngineTrace:
-    """Serve three texts that begin alike and three others, on 12 pages of 6 rows: pages run out once."""
+    """Return a run of an engine on 12 pages of 6 KV entries, with six requests, three of them with a common
+    prefix; a request is preempted once.
+    """
     from helpers.model import evaluate, shipped  # with PyTorch: takes a second
     from helpers.recording.engine import StepRecorder
     from helpers.serve.engine import Engine
@@ -261,7 +263,7 @@ def six_diaries() -> EngineTrace:
 
 
 def gallery(diary: Trace) -> dict[str, str]:
-    """Pages of single runs, by file name, and the one that leads to them."""
+    """Return the pages of single runs, by file name, and the page that links to them."""
     published = Trace.load(DATA / "smollm2.json")
     shown: dict[str, tuple[str, View, str]] = {
         "toy": (
@@ -306,7 +308,7 @@ def gallery(diary: Trace) -> dict[str, str]:
 
 
 def museum() -> str:
-    """The page of notebook 22's poster, with the threads; the picture is the notebook's stored one."""
+    """Return the page with the stored poster of notebook 22 and links to the bug reports."""
     from helpers.museum import EXHIBITS  # with PyTorch: takes a second
 
     book = json.loads((ROOT / "notebooks" / "22_museum.ipynb").read_text(encoding="utf-8"))
@@ -329,7 +331,7 @@ def museum() -> str:
 
 
 def plain(published: Path | None = None) -> dict[str, str]:
-    """All pages but the notebooks and their search, by file name."""
+    """Return all pages except the notebooks and the search, by file name."""
     diary = load_diary()
     pages = {"index.html": index(diary, published), "ways.html": ways(), **gallery(diary)}
     pages |= {"worksheet.html": worksheet(), "worksheet-answers.html": worksheet(True), "card.html": card()}
@@ -338,7 +340,7 @@ def plain(published: Path | None = None) -> dict[str, str]:
 
 
 def on_the_site(pages: Mapping[str, str]) -> dict[str, str]:
-    """These pages, with links that lead to where the others are published that none of them is."""
+    """Return the pages; their links to pages that are not among them lead to the published site."""
 
     def there(link: re.Match[str]) -> str:
         return link[0] if link[1] in pages else f'href="{launch.page()}{link[1]}'
@@ -347,7 +349,7 @@ def on_the_site(pages: Mapping[str, str]) -> dict[str, str]:
 
 
 def main() -> None:
-    """Write the files and say where they are."""
+    """Write the files and print their paths."""
     parser = launch.parser(__doc__)
     parser.add_argument("--notebooks", action="store_true", help="the notebooks too")
     parser.add_argument("--model", action="store_true", help="a published model beside the page")

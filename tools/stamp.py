@@ -4,7 +4,7 @@
     python -m tools stamp                   # after a change in pyproject.toml, of the version for example
     python -m tools stamp --check           # change nothing; fail and name what is stale
 
-They stand in one place, pyproject.toml; from there they go into the README, CITATION.cff, the badges and the
+Their only source is pyproject.toml; from there they go into the README, CITATION.cff, the badges and the
 first code cell of the notebooks.
 """
 
@@ -27,21 +27,21 @@ README_BADGES = re.compile(r"^\[!\[Tests\].*\n.*\n.*$", re.MULTILINE)
 CITED = re.compile(r"^version: .*$", re.MULTILINE)
 
 
-def texts(root: Path) -> Iterator[Path]:
-    """Yield the files that are written into, pyproject.toml first."""
+def stamped_files(root: Path) -> Iterator[Path]:
+    """Yield the files that may be changed, pyproject.toml first."""
     for pattern in STAMPED:
         yield from sorted(root.glob(pattern))
 
 
 def current(path: Path, text: str, root: Path) -> str:
-    """Return a file's text with the badges, first cell and version that pyproject.toml gives it."""
+    """Return a file's text with the current badges, first cell and version."""
     if path.suffix == ".ipynb":
         book = nbformat.reads(text, as_version=4)
         for first in code_cells(book)[:1]:
             first.source = bootstrap(root)
-        ours = badges(f"notebooks/{path.name}", root)
+        links = badges(f"notebooks/{path.name}", root)
         for cell in book.cells:
-            cell.source = BADGES.sub(ours, cell.source)
+            cell.source = BADGES.sub(links, cell.source)
         return nbformat.writes(book) + "\n"
     if path.suffix == ".cff":
         return CITED.sub(f"version: {about(root)['version']}", text)
@@ -49,12 +49,12 @@ def current(path: Path, text: str, root: Path) -> str:
 
 
 def stamp(new: str, root: Path = ROOT) -> list[Path]:
-    """Let this be the address, here and everywhere it is written to; return what changed."""
+    """Write the repository's address `new` everywhere; return the files that changed."""
     old_page = page(root)
     old = re.compile(rf"(?<![\w-]){re.escape(repository(root))}(?![\w-])")
     owner, name = new.split("/")
     changed = []
-    for path in texts(root):
+    for path in stamped_files(root):
         before = path.read_text(encoding="utf-8")
         after = old.sub(new, before).replace(old_page, f"https://{owner}.github.io/{name}/")
         after = current(path, after, root)
@@ -65,21 +65,21 @@ def stamp(new: str, root: Path = ROOT) -> list[Path]:
 
 
 def stale(root: Path = ROOT) -> Iterator[str]:
-    """Name each file whose badges, first cell or version are not those of pyproject.toml."""
-    for path in texts(root):
+    """Yield a sentence for each file whose badges, first cell or version are not current."""
+    for path in stamped_files(root):
         if current(path, text := path.read_text(encoding="utf-8"), root) != text:
             yield f"{path.relative_to(root)}: not what `python -m tools stamp` writes"
 
 
 def main() -> None:
     arguments = parser(__doc__)
-    what = arguments.add_mutually_exclusive_group()
-    what.add_argument("repository", nargs="?", default=repository(), help="OWNER/NAME on GitHub")
-    what.add_argument("--check", action="store_true", help="change nothing; fail if something is stale")
-    given = arguments.parse_args()
-    if not NAME.fullmatch(given.repository):
-        arguments.error(f"{given.repository!r} is no OWNER/NAME, such as octocat/watch-it-decode")
-    for path in [] if given.check else stamp(given.repository):
+    mode = arguments.add_mutually_exclusive_group()
+    mode.add_argument("repository", nargs="?", default=repository(), help="OWNER/NAME on GitHub")
+    mode.add_argument("--check", action="store_true", help="change nothing; fail if something is stale")
+    options = arguments.parse_args()
+    if not NAME.fullmatch(options.repository):
+        arguments.error(f"got {options.repository!r}; expected OWNER/NAME, such as octocat/watch-it-decode")
+    for path in [] if options.check else stamp(options.repository):
         print(f"stamped {path.relative_to(ROOT)}")
-    if found := list(stale()):
-        sys.exit("\n".join(found))
+    if messages := list(stale()):
+        sys.exit("\n".join(messages))

@@ -1,6 +1,6 @@
 """The page for teachers and the slides, both made from TEACHING.md; site.py writes them.
 
-A slide is a line of its table: a cell, whose stored picture is shown, and a sentence.
+A slide is a row of its table: a cell with a stored picture, and a sentence.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ addEventListener("keydown", (event) => {
 
 
 def text() -> str:
-    """The Markdown."""
+    """Return the Markdown of TEACHING.md."""
     return TEXT.read_text(encoding="utf-8")
 
 
 def cell_of(link: re.Match[str]) -> NotebookNode:
-    """The cell that a link leads to.
+    """Return the cell that a link leads to.
 
     Raises:
         ValueError: the notebook has no such cell.
@@ -92,10 +92,10 @@ def cell_of(link: re.Match[str]) -> NotebookNode:
 
 
 def picture(cell: NotebookNode) -> str:
-    """The picture that a cell has stored, with its text alternative: as SVG, a narrow one last, else as PNG.
+    """Return a cell's stored picture with its text alternative: SVG, a narrow one last, or else PNG.
 
     Raises:
-        ValueError: it has none.
+        ValueError: the cell has no picture.
     """
     shown = [output.data for output in cell.get("outputs", []) if "data" in output]
     alt = next((escape(data["text/plain"]) for data in shown if "image/png" in data), "")
@@ -110,7 +110,7 @@ def picture(cell: NotebookNode) -> str:
 
 
 def slides() -> str:
-    """The slides, one below the other; keys and scrolling turn them, and each prints on a page."""
+    """Return the slides as one page: keys and scrolling move between them; each prints on its own page."""
     found = list(SLIDE.finditer(text()))
     parts = []
     for n, one in enumerate(found, 1):
@@ -125,7 +125,7 @@ def slides() -> str:
 
 
 def teaching() -> str:
-    """The page for teachers; links to the site's own pages and to the notebooks stay on the site."""
+    """Return the page for teachers; links to pages of the site and to notebooks stay on the site."""
     body = markdown2html(text().replace(launch.page(), ""))
     body = re.sub(r'href="(notebooks/\w+)\.ipynb', r'href="\1.html', body).replace(
         'href=""', 'href="index.html"'

@@ -1,9 +1,9 @@
-"""Make the shipped checkpoint from nothing: `python -m tools train` (under 20 minutes on two cores).
+"""Train the shipped checkpoint from scratch: `python -m tools train` (under 20 minutes on two cores).
 
-Trains on weather diaries, says what the model has learned, and writes config.json and model.safetensors into
-`helpers/weights/`, with tokenizer.json and the page's file (halve.py). `--variant mqa` makes another
-of `shipped.VARIANTS`, in a folder of its own; all share the tokenizer. `--variant state --begin gqa` begins
-with another variant's weights: all those that both have.
+Trains on weather diaries, prints what the model has learned, and writes config.json and model.safetensors to
+`helpers/weights/`, with tokenizer.json and the page's file (halve.py). `--variant mqa` trains another one of
+`shipped.VARIANTS`, in its own folder; all share the tokenizer. `--variant state --begin gqa` starts from the
+weights that another variant has in common with it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from helpers.tokenizer import FILE, Tokenizer
 from tools import halve, launch
 
 STEPS = 2400
-DIARIES = 200  # that the report is made on
+DIARIES = 200  # for the report
 
 
 def report(model: Transformer, tokenizer: Tokenizer) -> None:
-    """Print the next words of two prompts, and the share of held-out diaries that are signed right."""
+    """Print the next words of two prompts, and the fraction of held-out diaries that get the right name."""
     for prompt in ("Today weather is so", "The soup is so"):
         words = evaluate.next_words(model, tokenizer, prompt)
         print(f"{prompt} →", ", ".join(f"{word} {p:.3f}" for word, p in words))
@@ -38,7 +38,7 @@ def report(model: Transformer, tokenizer: Tokenizer) -> None:
     long_gap = evaluate.held_out_diaries(DIARIES, seed=2, quiet=64)
     for name, diaries in {"any": any_gap, "over 64": long_gap}.items():
         share = evaluate.share_signed_right(model, tokenizer, diaries, StateCache)
-        if isinstance(model, StateTransformer):  # no rows, or not in all layers
+        if isinstance(model, StateTransformer):  # no window without KV entries in all layers
             print(f"signed right, gap {name}: {share:.1%}")
             continue
         windowed = evaluate.share_signed_right(model, tokenizer, diaries, partial(WindowCache, window=16))
@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     folder = options.folder or shipped.folder_of(options.variant)
     torch.manual_seed(options.seed)
-    # The same sums in the same order on any number of cores; and two threads on busy cores were slower.
+    # One thread: the order of sums is the same on any machine, and two threads on busy cores were slower.
     torch.set_num_threads(1)
     tokenizer, model = Tokenizer.of_words(shipped.VOCABULARY), model_of(shipped.VARIANTS[options.variant])
     if options.begin:
@@ -65,8 +65,8 @@ def main(arguments: list[str] | None = None) -> None:
         model.load_state_dict(weights, strict=False)  # all that both have
     start = time.perf_counter()
     losses = train(model, batches(tokenizer, options.seed), options.steps)
-    end = sum(losses[-100:]) / len(losses[-100:])
-    print(f"{options.steps} steps in {time.perf_counter() - start:.0f} s, loss {losses[0]:.2f} → {end:.3f}")
+    last = sum(losses[-100:]) / len(losses[-100:])
+    print(f"{options.steps} steps in {time.perf_counter() - start:.0f} s, loss {losses[0]:.2f} → {last:.3f}")
     report(model, tokenizer)
     save(model, folder)
     if options.variant == "gqa":

@@ -1,6 +1,6 @@
-"""Watch a head turn to the name in training: `python -m tools training` (five minutes).
+"""Record when a head learns to attend to the name: `python -m tools training` (five minutes).
 
-Trains the shipped model as train.py does, stops after the last batch of LOOKS, and writes
+Trains the shipped model like train.py, stops after the last batch in LOOKS, and writes
 helpers/chapters/data/training.json.
 """
 
@@ -28,11 +28,11 @@ LOOKS, NAME = tuple(range(25, 601, 25)), "Mia"
 
 
 class SeenEnoughError(Exception):
-    """No batch after the last look is needed."""
+    """Raised to stop training after the last batch that is recorded."""
 
 
 def look(model: Transformer, tokenizer: Tokenizer, batches: int) -> n08.Look:
-    """Return what the model does at `by` in the diary, and how many of 50 names are right."""
+    """Return what the model predicts at `by` in the diary, and for how many of 50 diaries it is right."""
     read, diaries = shipped.DIARY.split(), evaluate.held_out_diaries(50, seed=5, quiet=12)
     run = record_model(model, shipped.DIARY, tokenizer, max_new_tokens=1, training=False, uncached=False)
     weights = run.attention_weights(len(read) - 1, *shipped.FINDS_NAMES)
@@ -50,12 +50,12 @@ def look(model: Transformer, tokenizer: Tokenizer, batches: int) -> n08.Look:
 
 
 def rounded(bars: Bars) -> Bars:
-    """Return the bars with two decimals."""
+    """Return the bars, rounded to two decimals."""
     return bars._replace(adds={part: round(value, 2) for part, value in bars.adds.items()})
 
 
 def main() -> None:
-    """Train, look on the way, and write what was seen."""
+    """Train the model, record it at each batch in LOOKS, and write the file."""
     parser(__doc__).parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)

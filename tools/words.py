@@ -1,9 +1,9 @@
-"""Make notebooks/words.ipynb: each word, its meaning and where it is introduced: `python -m tools words`.
+"""Make the glossary, notebooks/words.ipynb: `python -m tools words`.
 
-What a word means stands in words.txt, one plain sentence each, behind the field's term: `KV entry (here row)`
-has our shorter name beside it, `prefill (also prompt processing)` another of the field's. Where it is
-introduced stands in the notebooks: there it is bold. Forms of a word that can be bold are parted by "|"; a
-plural and "… is called …" are found. A name that only others use need not be bold.
+words.txt has the field's term and its meaning in one sentence. `KV entry (here row)` gives a shorter name
+that the notebooks use, `prefill (also prompt processing)` another term of the field. A word is introduced
+where a notebook has it in bold. "|" separates the forms that may be bold; plurals and "… is called …" are
+found, too. A name that only others use need not be bold.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tools.notebooks import settle
 
 PAGE = ROOT / "notebooks" / "words.ipynb"
 MEANINGS = DATA / "words.txt"
-OTHERS = "Names that others use"  # the group of them
+OTHERS = "Names that others use"  # a group in words.txt
 BOLD = re.compile(r"\*\*([^*\n]+)\*\*")
 Groups = dict[str, dict[str, str]]
 
@@ -52,10 +52,10 @@ PYTORCH = {
 
 
 def read(path: Path = MEANINGS) -> Groups:
-    """The words and what they mean, by group.
+    """Return the words and their meanings, by group.
 
     Raises:
-        ValueError: a word stands there twice.
+        ValueError: a word is defined twice.
     """
     groups: Groups = {}
     seen: set[str] = set()
@@ -64,38 +64,38 @@ def read(path: Path = MEANINGS) -> Groups:
             group = groups.setdefault(row[3:], {})
             continue
         word, meaning = row.split(": ", 1)
-        if twice := seen & {form.lower() for form in forms(word)}:
-            raise ValueError(f"{path.name} says twice what {twice.pop()!r} means; a word has one meaning")
+        if repeated := seen & {form.lower() for form in forms(word)}:
+            raise ValueError(f"{path.name} defines {repeated.pop()!r} twice; expected one meaning per word")
         seen |= {form.lower() for form in forms(word)}
         group[word] = meaning
     return groups
 
 
 def forms(word: str) -> list[str]:
-    """The forms of a word that can be bold: the one that is shown first, and ours last."""
-    return [*word.partition(" (")[0].split("|"), *here(word)]
+    """Return the forms of a word that may be bold: the one that is shown is first, the short name last."""
+    return [*word.partition(" (")[0].split("|"), *short_name(word)]
 
 
 def also(word: str) -> list[str]:
-    """The names that others give it."""
+    """Return the other terms for a word."""
     return [name for names in re.findall(r"\(also ([^;)]*)", word) for name in names.split(", ")]
 
 
-def here(word: str) -> list[str]:
-    """Our own name for it, if it has one."""
+def short_name(word: str) -> list[str]:
+    """Return the shorter name that the notebooks use for a word, or no name."""
     return re.findall(r"\bhere (\w+)\)$", word)
 
 
 def pattern(word: str) -> re.Pattern[str]:
-    """Match a bold text that is this word."""
+    """Return a pattern that matches this word as a bold text."""
     either = "|".join(map(re.escape, forms(word)))
     return re.compile(rf"(?:.* is called (?:an? |the )?)?(?:{either})(?:s|es)?", re.IGNORECASE)
 
 
 def bold(folder: Path) -> list[tuple[str, str, str]]:
-    """Every bold text of the notebooks in reading order, with the notebook and the cell that it stands in.
+    """Return every bold text of the notebooks in reading order, with its notebook and its cell.
 
-    Of the names that only others use, every text that has one.
+    Names that only others use are returned wherever they appear.
     """
     found = []
     others = [name for word in read()[OTHERS] for name in forms(word)]
@@ -108,7 +108,7 @@ def bold(folder: Path) -> list[tuple[str, str, str]]:
 
 
 def shown_in(word: str, places: list[tuple[str, str, str]]) -> Iterator[tuple[str, str]]:
-    """The first cell of each notebook that has the word in bold."""
+    """Yield each notebook that has the word in bold, with the first such cell."""
     cells: dict[str, str] = {}
     for text, notebook, cell in places:
         if pattern(word).fullmatch(text.strip(" .,:;")):
@@ -117,10 +117,11 @@ def shown_in(word: str, places: list[tuple[str, str, str]]) -> Iterator[tuple[st
 
 
 def line(word: str, meaning: str, places: list[tuple[str, str, str]]) -> str:
-    """One word as a line of a table."""
+    """Return a word as a row of a table."""
     name, *more = forms(word)
     short = f" ({more[0]})" if more and more[0].isupper() else ""
-    names = ["also " + ", ".join(also(word))] * bool(also(word)) + [f"here *{our}*" for our in here(word)]
+    names = ["also " + ", ".join(also(word))] * bool(also(word))
+    names += [f"here *{short_form}*" for short_form in short_name(word)]
     links = [
         f"[{notebook.split('_')[0]}]({notebook}.ipynb#cell-id={cell})"
         for notebook, cell in shown_in(word, places)
@@ -129,7 +130,7 @@ def line(word: str, meaning: str, places: list[tuple[str, str, str]]) -> str:
 
 
 def tables(places: list[tuple[str, str, str]]) -> Iterator[str]:
-    """The text of the page, one part for each cell."""
+    """Yield the text of each cell of the glossary."""
     n = sum(map(len, read().values()))
     yield (
         f"# Words\n\nNearly every word of the series has one meaning. Here are all {n}. The field's term "
@@ -150,7 +151,7 @@ def tables(places: list[tuple[str, str, str]]) -> Iterator[str]:
 
 
 def book(folder: Path) -> NotebookNode:
-    """The page as a notebook: it opens in JupyterLab, on GitHub and on the site."""
+    """Return the glossary as a notebook: it opens in JupyterLab, on GitHub and on the site."""
     new = nbformat.v4
     cells = [new.new_markdown_cell(text, id=f"words-{n:02}") for n, text in enumerate(tables(bold(folder)))]
     result = new.new_notebook(cells=cells)
@@ -159,6 +160,6 @@ def book(folder: Path) -> NotebookNode:
 
 
 def main() -> None:
-    """Write the page."""
+    """Write the glossary."""
     parser(__doc__).parse_args()
     nbformat.write(book(PAGE.parent), PAGE)

@@ -1,7 +1,7 @@
-"""The worksheet of the walk, blank or with the answers, for one sheet of paper; site.py writes it.
+"""The worksheet to the first notebooks on one sheet of paper, blank or with answers; site.py writes it.
 
-The table of 01 (positions and heads) and the triangle of 03 (how often is each cell scored?), to fill in by
-hand. The tokens, numbers and heads are the toy's, and so are the answers.
+It has the table of 01 (positions and heads) and the triangle of 03 (how often is each pair scored?), to be
+filled in by hand. The tokens, numbers, heads and answers are computed by the toy.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ footer { margin-top: 5mm; font-size: 8.5pt; }
 
 
 def on_paper(title: str, body: str, style: str = "") -> str:
-    """A page to print."""
+    """Return a page to print."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width">\n<title>{title}</title>'
@@ -76,7 +76,7 @@ def on_paper(title: str, body: str, style: str = "") -> str:
 
 
 def walk_table(solved: bool = False) -> str:
-    """The table of positions and heads: the prompt is given, the rest is blank; one row more for decode."""
+    """Return the table of positions and heads, blank except for the prompt, with one more row for decode."""
     words = [*toy.PROMPT, NEW]
     lines = [
         "".join(f'<td class="solved">{mean:.4g}</td>' if solved else "<td></td>" for mean in line)
@@ -104,14 +104,14 @@ def walk_table(solved: bool = False) -> str:
 
 
 def triangle_table(solved: bool = False) -> str:
-    """The triangle of queries and keys of the long run, blank; a heavy line ends the prompt."""
+    """Return the triangle of queries and keys of the long run; a heavy line ends the prompt."""
     P = len(toy.PROMPT)
     n = P + REPLY - 1  # the last token emitted is never run
     head = "".join(f'<th scope="col">{key}</th>' for key in range(1, n + 1))
     rows = []
     for query in range(1, n + 1):
         word = escape(toy.PROMPT[query - 1]) if query <= P else '<span class="soft">new</span>'
-        passes = sum(query <= P + new for new in range(REPLY))  # in so many this token runs
+        passes = sum(query <= P + new for new in range(REPLY))  # in which this token is processed
         cell = f'<td class="solved">{passes}</td>' if solved else "<td></td>"
         cells = cell * query + "<td class=off></td>" * (n - query)
         rows.append(
@@ -124,7 +124,7 @@ def triangle_table(solved: bool = False) -> str:
 
 
 def worksheet(solved: bool = False) -> str:
-    """The whole page, blank or with the answers."""
+    """Return the whole page, blank or with the answers."""
     P, blanks = len(toy.PROMPT), ""
     for name, cached in (("without a cache", False), ("with the cache", True)):
         work = whole_reply(prompt=P, reply=REPLY, cached=cached)
