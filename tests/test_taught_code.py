@@ -29,6 +29,7 @@ TAUGHT = {
     "14_forget": ["quantize"],
     "18_speculation": ["accept", "accept_or_resample"],
     "24_valid": ["left", "write"],
+    "one_page": ["norm", "rotate"],
 }
 MODEL = ("model.attention", "model.transformer", "model.train", "model.contributions")
 ROOMS = {
@@ -42,7 +43,7 @@ ROOMS = {
     "22": (),
     "23": (),
     "24": ("constrained.grammar", "constrained.decoding"),
-    "one": (),
+    "one": ("chapters.n05",),
 }  # by the beginning of a notebook's name, the longest that fits
 Definition = ast.FunctionDef | ast.ClassDef
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)

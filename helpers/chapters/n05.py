@@ -56,15 +56,14 @@ def words_of(text: str) -> list[str]:
     return re.findall(r"[^\s.]+|\.", text)
 
 
-def rms_norm(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def norm(x: np.ndarray, weight: np.ndarray) -> Any:
     """Bring the numbers of each token to one size."""
-    normed: np.ndarray = weight * x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5)
-    return normed
+    return weight * x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5)
 
 
 def rotate(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Turn (T, heads, 32) by their positions, (T,)."""
-    angles = positions[:, None, None] * 10_000 ** (-np.arange(16) / 16)
+    """Turn (heads, T, 32) by their positions, (T,)."""
+    angles = positions[:, None] * 10_000 ** (-np.arange(16) / 16)
     a, b, cos, sin = x[..., :16], x[..., 16:], np.cos(angles), np.sin(angles)
     return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
 
@@ -75,18 +74,19 @@ def run(words: Sequence[str], rows: toy.KVCache | None) -> np.ndarray:
     positions, mask = rows.positions(T) - 1, rows.mask(T)  # the model counts from 0
     x = weights.embed_tokens[[weights.words.index(word) for word in words]]  # (T, 128)
     for layer, part in enumerate(weights.layers):
-        h = rms_norm(x, part["input_layernorm"])
-        q, k, v = ((h @ part[f"self_attn.{one}_proj"]).reshape(T, -1, 32) for one in "qkv")
-        keys, values = rows.append(layer, rotate(k, positions), v)  # (S, 2, 32) each
+        h = norm(x, part["input_layernorm"])
+        q, k, v = ((h @ part[f"self_attn.{one}_proj"]).reshape(T, -1, 32).swapaxes(0, 1) for one in "qkv")
+        new = rotate(k, positions).swapaxes(0, 1), v.swapaxes(0, 1)
+        keys, values = rows.append(layer, *new)  # (S, 2, 32) each
         K, V = (one.repeat(2, 1).swapaxes(0, 1) for one in (keys, values))  # each serves two query heads
-        scores = rotate(q, positions).swapaxes(0, 1) @ K.swapaxes(1, 2) / 32**0.5  # (4, T, S)
+        scores = rotate(q, positions) @ K.swapaxes(1, 2) / 32**0.5  # (4, T, S)
         contexts = softmax(np.where(mask, scores, -np.inf)) @ V
         x = x + contexts.swapaxes(0, 1).reshape(T, 128) @ part["self_attn.o_proj"]
-        h = rms_norm(x, part["post_attention_layernorm"])
+        h = norm(x, part["post_attention_layernorm"])
         gate, up = h @ part["mlp.gate_proj"], h @ part["mlp.up_proj"]
         x = x + (gate / (1 + np.exp(-gate)) * up) @ part["mlp.down_proj"]
     rows.advance(T)
-    return np.asarray(rms_norm(x, weights.norm) @ weights.embed_tokens.T)
+    return np.asarray(norm(x, weights.norm) @ weights.embed_tokens.T)
 
 
 def write(rows: toy.KVCache, *passes: Sequence[str], n: int = 29, seed: int = 12) -> list[str]:
