@@ -49,7 +49,7 @@ VARIANTS: dict[str, tuple[float, int, float]] = {
 NAMED = "Mia writes from Oslo . Today weather is so nice . Signed by"
 DROPPED = n14.Kept({1: 0.92, 2: 0.08}, "Ines" * 30)
 PRINTS = {
-    f"room {n}": exhibit.Fingerprint(np.eye(3, 4) / 10**n, exhibit.Place(2, 1, 5, 9) if n else None)
+    f"room {n}": exhibit.Fingerprint(np.eye(3, 4) / 10**n, exhibit.Location(2, 1, 5, 9) if n else None)
     for n in range(5)
 }
 HEADS: dict[str, Any] = {

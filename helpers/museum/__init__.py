@@ -1,5 +1,5 @@
 """The museum of bugs: exhibits by name, and where two runs of the same words differ."""
 
 from helpers.museum import exhibits
-from helpers.museum.exhibit import EXHIBITS, Exhibit, Fingerprint, Place, fingerprint
+from helpers.museum.exhibit import EXHIBITS, Exhibit, Fingerprint, Location, fingerprint
 from helpers.museum.runner import Prompt

@@ -29,7 +29,7 @@ LEFTOVER = 3  # the layer that shares the rows of the one before; its own K and 
 
 @cache
 def model_of(name: str) -> tuple[Transformer, Tokenizer]:
-    """Return who serves an exhibit, the shipped model or a copy with a change, and its tokenizer."""
+    """Return the model of an exhibit, which is the shipped one or a changed copy, and its tokenizer."""
     model, tokenizer = shipped.load("hybrid" if name == "hybrid" else "gqa")
     if name == "adapter":
         model = with_adapter(model, scale=1.5)
@@ -48,7 +48,7 @@ def model_of(name: str) -> tuple[Transformer, Tokenizer]:
 
 
 class Rounded(nn.Module):
-    """A product that is added up in so many pieces, each of them and each sum rounded to a format."""
+    """A matrix product computed in several pieces; each piece and each sum is rounded to a dtype."""
 
     def __init__(self, linear: nn.Linear, dtype: torch.dtype, pieces: int = 1) -> None:
         super().__init__()
@@ -64,52 +64,52 @@ class Rounded(nn.Module):
         return total
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """A pass, a layer, a head and a token's place in the text, all from 0."""
 
-    number: int
+    pass_index: int
     layer: int
     head: int
-    position: int
+    token: int
 
 
 class Fingerprint(NamedTuple):
     """Where two runs of the same words differ.
 
     Attributes:
-        ink: largest difference of a context, as a share of the largest number there in either, (L, passes).
-        first: the first place that differs by more than rounding in its format; None if there is none.
+        ink: largest difference of a context, relative to the largest number there in either run, (L, passes).
+        first: the first location with a larger difference than rounding makes; None if there is none.
     """
 
     ink: np.ndarray
-    first: Place | None
+    first: Location | None
 
 
-def fingerprint(right: Trace, wrong: Trace, tolerance: float = TOLERANCE, pads: int = 0) -> Fingerprint:
-    """Compare what each head made of each token, by the passes and layers of the second run.
+def fingerprint(expected: Trace, actual: Trace, tolerance: float = TOLERANCE, pads: int = 0) -> Fingerprint:
+    """Compare each head's context of each token, by the passes and layers of the second run.
 
     Args:
-        right, wrong: runs of the same words, in any passes; `wrong` begins with so many pads more.
-        tolerance: the largest share that is rounding.
+        expected, actual: runs of the same words, in any passes; `actual` begins with `pads` more tokens.
+        tolerance: the largest relative difference that rounding makes.
     """
-    known = {token: x for of_pass in contexts(right) for token, x in of_pass.items()}
-    passes = contexts(wrong)
-    ink, first = np.zeros((wrong.model.n_layers, len(passes))), None
-    for number, of_pass in enumerate(passes):
+    by_token = {token: x for of_pass in contexts(expected) for token, x in of_pass.items()}
+    passes = contexts(actual)
+    ink, first = np.zeros((actual.model.n_layers, len(passes))), None
+    for n, of_pass in enumerate(passes):
         tokens = [token for token in of_pass if token >= pads]
         if tokens:
-            x = np.stack([known[token - pads] for token in tokens], 2)  # (L, H, T, D)
+            x = np.stack([by_token[token - pads] for token in tokens], 2)  # (L, H, T, D)
             y = np.stack([of_pass[token] for token in tokens], 2)
             off = np.abs(x - y).max(-1) / np.maximum(np.abs(x), np.abs(y)).max((1, 2, 3))[:, None, None]
-            ink[:, number] = off.max((1, 2))  # of (L, H, T)
+            ink[:, n] = off.max((1, 2))  # of (L, H, T)
             if first is None and off.max() > tolerance:
                 layer, head, token = np.argwhere(off > tolerance)[0].tolist()
-                first = Place(number, layer, head, tokens[token])
+                first = Location(n, layer, head, tokens[token])
     return Fingerprint(ink, first)
 
 
 def contexts(trace: Trace) -> list[dict[int, np.ndarray]]:
-    """Return what each head made of each new token, (L, H, D), by the token's place, pass by pass."""
+    """Return the contexts of each new token, (L, H, D), by the token's place in the text, pass by pass."""
     L, H = trace.model.n_layers, trace.model.n_heads
     passes = []
     for event in trace.runs[0].passes:
@@ -120,8 +120,8 @@ def contexts(trace: Trace) -> list[dict[int, np.ndarray]]:
 
 
 @dataclass(frozen=True, repr=False)
-class Label:
-    """Lines of text, each with its label."""
+class LabelledLines:
+    """Lines of text, each with a label."""
 
     lines: list[tuple[str, str]]
 
@@ -139,17 +139,17 @@ class Label:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Exhibit:
-    """A bug that a real project shipped, planted in our decoder.
+    """A bug that a real project shipped, planted in this project's decoder.
 
     Attributes:
         name: the bug.
-        reported: the thread.
-        users: what users saw, or would see.
-        causes: three, of which the one at `cause` is right.
-        shows: a prompt with which other words come.
-        hides: a prompt with which the words are the right ones.
+        reported: the thread in which it was reported.
+        users: what users saw or would see.
+        causes: three possible causes; the one at `cause` is right.
+        shows: a prompt whose reply is wrong.
+        hides: a prompt whose reply is right in spite of the bug.
         serve: answers a prompt, as shipped or as repaired.
-        model: who answers; see `model_of`.
+        model: name of the model that answers; see `model_of`.
         n: tokens of a reply.
     """
 
@@ -166,7 +166,7 @@ class Exhibit:
 
     @property
     def address(self) -> str:
-        """Where the thread stands."""
+        """Address of the thread."""
         repository, number = self.reported.replace(" PR", "").split(" #")
         kind = "pull" if " PR " in self.reported else "issues"
         return f"https://github.com/{repository}/{kind}/{number}"
@@ -174,7 +174,7 @@ class Exhibit:
     def answer(
         self, prompt: Prompt, shipped: bool, forced: Sequence[int] = (), repair: Repair = None
     ) -> Runner:
-        """Return the runner that has answered; `forced` as in `Runner`, `repair` a reader's function."""
+        """Answer a prompt, and return the runner that ran it; `forced` and `repair` as in `Runner`."""
         runner = Runner(*model_of(self.model), self.n, forced, repair)
         self.serve(runner, prompt, shipped)
         return runner
@@ -186,7 +186,7 @@ class Exhibit:
         return repaired, self.answer(prompt, shipped=True, forced=repaired.output_ids)
 
     def fingerprint(self, prompt: Prompt | None = None) -> Fingerprint:
-        """Return where the two differ, with `shows` or another prompt."""
+        """Return where the shipped and the repaired run differ, with `shows` or another prompt."""
         repaired, shipped = self.pair(prompt or self.shows)
         return fingerprint(repaired.trace, shipped.trace, COARSE if self.model == "bfloat16" else TOLERANCE)
 
@@ -197,36 +197,36 @@ class Exhibit:
         from_1 = re.sub(r"\b(pass|layer|head|position) (\d+)", lambda n: f"{n[1]} {int(n[2]) + 1}", where)
         return from_1.replace("position", "token")
 
-    def question(self) -> Label:
+    def question(self) -> LabelledLines:
         """Return what was reported and the three causes, without the words and where the traces part."""
-        return Label([("reported", self.users), *zip("abc", self.causes, strict=True)])
+        return LabelledLines([("reported", self.users), *zip("abc", self.causes, strict=True)])
 
-    def counted(self, text: str) -> str:
-        """Return a text and how many tokens it has; nothing for no text."""
+    def with_token_count(self, text: str) -> str:
+        """Return a text with its number of tokens; "" for no text."""
         return text and f"{text} ({len(model_of(self.model)[1].encode(text))} tokens)"
 
     def harmless(self) -> str:
         """Return with which prompt the words are right, and whether the two runs are equal then."""
         text, before = self.hides[:2]
-        asked = self.counted(text) if text != self.shows.text else "the same text"
+        asked = self.with_token_count(text) if text != self.shows.text else "the same text"
         if text == self.shows.text:
-            asked += f", after: {self.counted(before)}" if before else ", alone"
+            asked += f", after: {self.with_token_count(before)}" if before else ", alone"
         equal = self.first_difference(self.hides) == "equal"
         return asked + (": equal" if equal else ": they differ, by too little for other words")
 
-    def card(self) -> Label:
+    def card(self) -> LabelledLines:
         """Return what a visitor sees."""
-        right, wrong = (self.answer(self.shows, shipped).text for shipped in (False, True))
+        repaired, shipped = (self.answer(self.shows, with_bug).text for with_bug in (False, True))
         lines = [
-            ("asked", self.counted(self.shows.text)),
-            (self.shows.when, self.counted(self.shows.before)),
-            ("repaired", f"… {right}"),
-            ("shipped", f"… {wrong}"),
+            ("asked", self.with_token_count(self.shows.text)),
+            (self.shows.when, self.with_token_count(self.shows.before)),
+            ("repaired", f"… {repaired}"),
+            ("shipped", f"… {shipped}"),
             ("they part", self.first_difference()),
             ("not here", self.harmless()),
         ]
         *users, a, b, c = self.question().lines
-        return Label([*users, *(line for line in lines if line[1]), a, b, c])
+        return LabelledLines([*users, *(line for line in lines if line[1]), a, b, c])
 
     def __repr__(self) -> str:
         return repr(self.card())
@@ -236,10 +236,10 @@ class Exhibit:
 
 
 def exhibit(**card: Any) -> Callable[[Serve], Serve]:
-    """Keep a function that serves with a bug as an exhibit of its name; `card` as in `Exhibit`."""
+    """Register a function that serves with a bug as an exhibit of its name; `card` as in `Exhibit`."""
 
-    def keep(serve: Serve) -> Serve:
+    def register(serve: Serve) -> Serve:
         EXHIBITS[serve.__name__] = Exhibit(serve.__name__, serve=serve, **card)
         return serve
 
-    return keep
+    return register

@@ -1,4 +1,4 @@
-"""The exhibits: a report, its three causes, and a function that serves a prompt as shipped or repaired."""
+"""The exhibits: a report, three causes, and a function that answers a prompt with or without the bug."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch import Tensor
 from helpers.model.cache import GrowingCache, StateCache, StaticCache, WindowCache
 from helpers.model.generate import run
 from helpers.museum import engine
-from helpers.museum.engine import Engine, Probe, shared, turned_at
+from helpers.museum.engine import Probe, SmallServer, common_prefix, rotate_at
 from helpers.museum.exhibit import LEFTOVER, Rounded, exhibit, model_of
 from helpers.museum.runner import Prompt, Runner
 
-CHUNK, WIDTH, ROOM = 16, 64, 512  # tokens of a chunk, of a padded prompt, of a buffer
+CHUNK, WIDTH, CAPACITY = 16, 64, 512  # tokens of a chunk, of a padded prompt, of a buffer
 
 SHORT = "Today weather is so"
 MIA = f"Mia writes from Oslo . Monday is sunny in Oslo . {SHORT}"
@@ -32,9 +32,9 @@ ROME = (
 )
 
 
-def served(runner: Runner, kind: type[Engine], text: str, **probe: Any) -> None:
-    """Serve with an engine whose layers keep all rows."""
-    kind(runner, Probe(text, **probe), [None] * runner.model.config.n_layers).serve()
+def serve(runner: Runner, server_class: type[SmallServer], text: str, **probe: Any) -> None:
+    """Answer a prompt with a server whose layers keep all KV entries."""
+    server_class(runner, Probe(text, **probe), [None] * runner.model.config.n_layers).serve()
 
 
 @exhibit(
@@ -50,7 +50,7 @@ def served(runner: Runner, kind: type[Engine], text: str, **probe: Any) -> None:
     hides=Prompt(SHORT),
 )
 def mask_is_aligned_top_left(runner: Runner, prompt: Prompt, shipped: bool) -> None:
-    served(runner, engine.MaskAtTheCorner if shipped else Engine, prompt.text, chunk=CHUNK)
+    serve(runner, engine.MaskAtTheCorner if shipped else SmallServer, prompt.text, chunk=CHUNK)
 
 
 @exhibit(
@@ -69,7 +69,7 @@ def mask_is_aligned_top_left(runner: Runner, prompt: Prompt, shipped: bool) -> N
 )
 def padding_is_seen_in_decode(runner: Runner, prompt: Prompt, shipped: bool) -> None:
     pads = max(0, WIDTH - len(runner.ids(prompt.text)))
-    served(runner, engine.PaddingSeen if shipped else Engine, prompt.text, pads=pads)
+    serve(runner, engine.PaddingSeen if shipped else SmallServer, prompt.text, pads=pads)
 
 
 @exhibit(
@@ -87,7 +87,7 @@ def padding_is_seen_in_decode(runner: Runner, prompt: Prompt, shipped: bool) -> 
 def rows_kept_taken_for_position(runner: Runner, prompt: Prompt, shipped: bool) -> None:
     cache = WindowCache(runner.model.config, 20, 4, dtype=runner.model.embed_tokens.weight.dtype)
     if shipped:
-        turned_at(cache, lambda T: cache.n_entries + torch.arange(T))
+        rotate_at(cache, lambda T: cache.n_entries + torch.arange(T))
     runner.reply(runner.ids(prompt.text), cache)
 
 
@@ -109,8 +109,8 @@ def rows_kept_taken_for_position(runner: Runner, prompt: Prompt, shipped: bool) 
     hides=Prompt(CARLA),
 )
 def page_given_away_while_offered(runner: Runner, prompt: Prompt, shipped: bool) -> None:
-    others = {"before": prompt.text, "beside": prompt.before}  # somebody asked the same before, and left
-    served(runner, engine.PageGivenAway if shipped else Engine, prompt.text, **others)
+    others = {"before": prompt.text, "beside": prompt.before}  # an earlier request had the same prompt
+    serve(runner, engine.PageGivenAway if shipped else SmallServer, prompt.text, **others)
 
 
 @exhibit(
@@ -130,11 +130,11 @@ def uncached_layer_shares_no_rows(runner: Runner, prompt: Prompt, shipped: bool)
     cache = GrowingCache(runner.model.config)
     append = cache.append
 
-    def its_neighbours(layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        rows = append(layer, k, v)
-        return (cache.k[layer - 1], cache.v[layer - 1]) if layer == LEFTOVER else rows
+    def append_shared(layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        entries = append(layer, k, v)
+        return (cache.k[layer - 1], cache.v[layer - 1]) if layer == LEFTOVER else entries
 
-    vars(cache).update(append=its_neighbours)
+    vars(cache).update(append=append_shared)
     runner.reply(runner.ids(prompt.text), None if shipped else cache)
 
 
@@ -178,7 +178,7 @@ def sums_in_another_order(runner: Runner, prompt: Prompt, shipped: bool) -> None
     hides=Prompt(JONAS),
 )
 def unwritten_rows_are_seen(runner: Runner, prompt: Prompt, shipped: bool) -> None:
-    served(runner, engine.UnwrittenSeen if shipped else Engine, prompt.text, chunk=ROOM)
+    serve(runner, engine.UnwrittenSeen if shipped else SmallServer, prompt.text, chunk=CAPACITY)
 
 
 @exhibit(
@@ -194,7 +194,7 @@ def unwritten_rows_are_seen(runner: Runner, prompt: Prompt, shipped: bool) -> No
     hides=Prompt(MIA),
 )
 def reset_keeps_the_length(runner: Runner, prompt: Prompt, shipped: bool) -> None:
-    served(runner, engine.LengthKept if shipped else Engine, prompt.text, before=prompt.before)
+    serve(runner, engine.LengthKept if shipped else SmallServer, prompt.text, before=prompt.before)
 
 
 @exhibit(
@@ -210,7 +210,7 @@ def reset_keeps_the_length(runner: Runner, prompt: Prompt, shipped: bool) -> Non
     hides=Prompt(SHORT),
 )
 def length_asked_of_the_window_layer(runner: Runner, prompt: Prompt, shipped: bool) -> None:
-    (engine.RowsCounted if shipped else Engine)(runner, Probe(prompt.text)).serve()
+    (engine.RowsCounted if shipped else SmallServer)(runner, Probe(prompt.text)).serve()
 
 
 @exhibit(
@@ -228,7 +228,7 @@ def length_asked_of_the_window_layer(runner: Runner, prompt: Prompt, shipped: bo
 )
 def rows_reused_without_the_adapter(runner: Runner, prompt: Prompt, shipped: bool) -> None:
     ids, cache = runner.ids(prompt.text), StaticCache(runner.model.config)
-    if found := shared(ids[:-1], runner.ids(prompt.before)):
+    if found := common_prefix(ids[:-1], runner.ids(prompt.before)):
         run(model_of("diary")[0] if shipped else runner.model, torch.tensor([ids[:found]]), cache)
     runner.reply(ids, cache, n_cached=found)
 
@@ -254,13 +254,13 @@ def chunk_begins_with_an_empty_state(runner: Runner, prompt: Prompt, shipped: bo
     positions, state = cache.positions, cache.state
     lengths: list[int] = []  # tokens of each pass
 
-    def counted(T: int) -> Tensor:
+    def noting_positions(T: int) -> Tensor:
         lengths.append(T)
         return positions(T)
 
     if shipped:
         vars(cache).update(
-            positions=counted,
+            positions=noting_positions,
             state=lambda layer: cache.initial_state() if lengths[-1] > 1 else state(layer),
         )
     runner.reply(runner.ids(prompt.text), cache, CHUNK)
@@ -285,7 +285,7 @@ def state_is_not_rewound(runner: Runner, prompt: Prompt, shipped: bool) -> None:
     def draft(n: int) -> None:
         before = cache.snapshot()
         if n == 1 and prompt.before:
-            run(runner.model, torch.tensor([runner.ids(prompt.before)]), cache)  # and it is rejected
+            run(runner.model, torch.tensor([runner.ids(prompt.before)]), cache)  # a draft that is rejected
         if shipped:
             cache.length = before.length
         else:

@@ -1,4 +1,4 @@
-"""Runs an exhibit's prompt with our decoder and writes its trace, also where the cache is wrong."""
+"""Runs an exhibit's prompt with a decoder and writes its trace, even if the cache is wrong."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Repair = Callable[..., Any] | None
 
 
 class Prompt(NamedTuple):
-    """A prompt, and what somebody else ran before it, or when else."""
+    """A prompt, and the text of another request, with the time at which it runs."""
 
     text: str
     before: str = ""
@@ -32,25 +32,25 @@ class Prompt(NamedTuple):
 
 
 class Runner:
-    """Runs passes, and records who looked at whom and what each head made of it; it checks nothing.
+    """Runs passes, and records what each token attended to and each head's contexts; it checks nothing.
 
-    A `Recorder` counts the rows and refuses a pass that has others, layers with other masks, and layers
-    without attention: most of the museum. Here a token is named by its place in the text, whatever the cache
-    takes for its position, and a row by its column.
+    A `Recorder` counts KV entries, and raises for passes with other entries, layers with other masks, and
+    layers without attention: for most of the museum. Here a token is named by its place in the text, whatever
+    position the cache gives it, and a KV entry by its column.
 
     Args:
-        model: who answers.
-        tokenizer: its words.
-        n: tokens of a reply.
-        forced: ids of the reply, so that two runs can be compared behind the same words; without them the
-            likeliest is chosen.
+        model: the model that answers.
+        tokenizer: its tokenizer.
+        n: tokens of the reply.
+        forced: ids of the reply, so that two runs with the same words can be compared; without them the most
+            likely token is chosen.
         repair: a reader's function, for an exhibit that asks for one.
 
     Attributes:
         output_ids: the reply so far.
-        logits: what each token of it was chosen from, (V,).
-        trace: the record of the passes, for `compare`.
-        before_step: is called before each step with the number of new tokens: what else goes on then.
+        logits: the logits of each of its tokens, (V,).
+        trace: the trace of the passes, for `compare`.
+        before_step: is called before each step with the number of new tokens, to run other requests.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Runner:
         self.n_computed = 0
 
     def ids(self, text: str) -> list[int]:
-        """Return a text as ids."""
+        """Return the ids of a text."""
         return self.tokenizer.encode(text)
 
     @property
@@ -81,25 +81,25 @@ class Runner:
         return " ".join(self.tokenizer.words(self.output_ids))
 
     def reply(self, ids: Sequence[int], cache: Cache | None, chunk: int = 2048, n_cached: int = 0) -> None:
-        """Run a prompt in chunks, and then a step for each further token of the reply.
+        """Run a prompt in chunks, and then one step for each further token of the reply.
 
         Args:
             ids: the whole prompt.
-            cache: one for all passes; without one, each pass runs the whole text again.
-            chunk: tokens of a pass at most.
-            n_cached: tokens whose rows the cache holds.
+            cache: the cache of all passes; with None, each pass runs the whole text again.
+            chunk: maximum number of tokens in a pass.
+            n_cached: tokens of the prompt whose KV entries are in the cache.
         """
         self.tokens.tokens += tokens_of(self.model.config.vocab_size, ids, self.tokenizer)
         self.tokens.prompt, self.n_computed, text = len(ids), n_cached, [*ids]
-        for at in range(n_cached, len(text), chunk):
-            logits = self.run(text[: at + chunk], cache)
+        for start in range(n_cached, len(text), chunk):
+            logits = self.run(text[: start + chunk], cache)
         while self.choose(logits):
             self.before_step(len(self.output_ids))
             text.append(self.output_ids[-1])
             logits = self.run(text, cache)
 
     def run(self, text: Sequence[int], cache: Cache | None) -> Tensor:
-        """Run the new tokens of a text, or all of it without a cache; return the newest logits, (V,)."""
+        """Run the new tokens of a text, or all of it without a cache; return the last logits, (V,)."""
         new = range(self.n_computed, len(text))
         part = Part(0, gather(new), [], [], [], (0, 0), [], None, {}, [])
         phase = "decode" if new.start >= self.tokens.prompt else "prefill"
@@ -127,24 +127,24 @@ class Runner:
         return hook
 
     def keep_weights(self, part: Part, layer: int, new: range) -> Hook:
-        """Return a hook that records which rows the new tokens look at, and how much at each."""
+        """Return a hook that records which KV entries the new tokens attend to, and with which weights."""
 
         def hook(core: Any, args: tuple[Tensor, ...], contexts: Tensor) -> None:
             q, k, _, mask = map(as_array, args)
             k = np.repeat(k, q.shape[1] // k.shape[1], axis=1)
-            seen = np.broadcast_to(mask, (1, 1, *mask.shape[-2:]))[0, 0, -len(new) :]
-            weights = attention_weights(q[:, :, -len(new) :] @ k.swapaxes(-1, -2) * core.scale, seen)[0]
+            visible = np.broadcast_to(mask, (1, 1, *mask.shape[-2:]))[0, 0, -len(new) :]
+            weights = attention_weights(q[:, :, -len(new) :] @ k.swapaxes(-1, -2) * core.scale, visible)[0]
             stored = np.round(weights * FULL).astype(np.uint16)
             if not layer:
-                part.visible = [gather(np.flatnonzero(row)) for row in seen]
+                part.visible = [gather(np.flatnonzero(row)) for row in visible]
             for head, rows in enumerate(stored):
-                for token, row, visible in zip(new, rows, seen, strict=True):
-                    self.trace.weights[weight_key(0, token, layer, head)] = row[visible]
+                for token, row, mask_row in zip(new, rows, visible, strict=True):
+                    self.trace.weights[weight_key(0, token, layer, head)] = row[mask_row]
 
         return hook
 
     def choose(self, logits: Tensor) -> bool:
-        """Take the next token of the reply, and return whether it goes on."""
+        """Choose the next token of the reply; return whether the reply continues."""
         chosen = self.forced[len(self.output_ids)] if self.forced else int(logits.argmax())
         top = self.selection.top(to_numpy(logits[None]), chosen)
         place, [out] = len(self.tokens.tokens), [self.trace.runs[0].passes[-1].parts[0].out]
