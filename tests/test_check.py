@@ -1,4 +1,4 @@
-"""What every checker stands on, tried on small exercises."""
+"""The exercise checker, with small exercises."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ SUMS = Exercise(
 
 def exercise(right: Any, *cases: Case, run: Any = None) -> Exercise:
     """Return an exercise with this right answer."""
-    given = {"run": run} if run else {}
+    kwargs = {"run": run} if run else {}
     cases = cases or (Case((), "f()"),)
-    return Exercise("f", "write f.", cases=cases, right=right, wrong=[], success="so it is.", **given)
+    return Exercise("f", "write f.", cases=cases, right=right, wrong=[], success="so it is.", **kwargs)
 
 
 class Odd:
-    """Something that nobody should hand in."""
+    """An answer that raises when it is compared, shown or asked for its shape."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -60,7 +60,7 @@ class Odd:
 
 
 def raising(error: BaseException) -> Any:
-    """Return a function that raises this."""
+    """Return a function that raises an error."""
 
     def function(*args: Any) -> Any:
         raise error
@@ -68,7 +68,7 @@ def raising(error: BaseException) -> Any:
     return function
 
 
-def test_a_right_a_wrong_and_no_answer() -> None:
+def test_right_wrong_and_missing_answers_get_their_results() -> None:
     assert double(lambda x: 2 * x) == Result("right", "2, 6 and 0.")
     assert double(lambda x: 2.003 * x).solved
     assert double(...) == Result("not solved yet", "let double return twice the number.")
@@ -76,37 +76,37 @@ def test_a_right_a_wrong_and_no_answer() -> None:
     assert repr(wrong) == "Not right yet: double(3) gives 10; expected 6.\nLikely reason: the square."
 
 
-def test_a_reason_fits_every_case() -> None:
+def test_a_reason_has_to_fit_every_case() -> None:
     assert double(lambda x: 2).reason == ""  # one more at 1, but not at 3
-    first = double(lambda x: {1: 2, 3: 4}[x])  # a wrong value is told before what raises later
+    first = double(lambda x: {1: 2, 3: 4}[x])  # a wrong value is reported before a later error
     assert (first.message, first.reason) == ("double(3) gives 4; expected 6.", "one more.")
     assert "double(3) raises KeyError: 3." in double(lambda x: {1: 2}[x]).message
     with pytest.raises(KeyboardInterrupt):
         double(raising(KeyboardInterrupt()))
     called: list[int] = []
     double(lambda x: called.append(x) or 1 / 0)  # type: ignore[func-returns-value]
-    assert called == [1]  # what raises once may not end in the next case
+    assert called == [1]  # an answer that raises is not run on the next case
 
 
-def test_the_trap_of_a_case_is_told() -> None:
-    for empty_handed in (
+def test_a_failing_special_case_shows_its_trap() -> None:
+    for failing in (
         lambda x: 2 / x * x * x,
         lambda x: 2 * x if x else None,
         lambda x: np.float64(2 * x * x) / x,
         lambda x: next(2 * n for n in range(x, x + bool(x))),
     ):
-        assert double(empty_handed).reason == "twice nothing is 0."
+        assert double(failing).reason == "twice nothing is 0."
     assert double(lambda x: 2 * x if x else nothing).reason == ""  # type: ignore[name-defined]  # noqa: F821
     assert double(lambda x: 2.0 * x or 5.0).reason == ""
 
 
-def test_a_function_that_returns_nothing() -> None:
+def test_a_function_without_return_gets_that_reason() -> None:
     assert "reaches no `return`" in double(lambda x: [x].append(x)).reason
     assert exercise(lambda: None)(lambda: print(end="")).solved  # None is an answer here
     assert exercise(lambda x: x or None, Case((0,)), Case((1,)))(lambda x: print(end="")).reason == ""
 
 
-def test_data_find_their_reasons_one_by_one() -> None:
+def test_each_part_of_data_has_its_reason() -> None:
     assert SUMS({"a": 3, "b": 7}).solved
     assert repr(SUMS({"a": ..., "b": ...})) == "Not solved yet: write two sums."
     assert repr(SUMS({"a": 3, "b": None})) == "Not solved yet: 1 of 2 are right; next: `b`."
@@ -139,20 +139,20 @@ def test_data_find_their_reasons_one_by_one() -> None:
         (3, None, "None; expected one number"),
     ],
 )
-def test_the_right_answer_says_what_is_expected(right: Any, answer: Any, problem: str) -> None:
+def test_the_right_answer_defines_the_expected_type(right: Any, answer: Any, problem: str) -> None:
     assert exercise(lambda: right)(lambda: answer).message == f"f() gives {problem}."
     assert exercise(lambda: right)(lambda: right).solved
     assert exercise(lambda: (1, right))(lambda: (1, ...)).state == "not solved yet"
 
 
-def test_a_run_tells_several_things() -> None:
-    counted = exercise(lambda: 3, run=lambda f: {"gives": f(), "takes so many steps:": 1 if f() == 3 else 2})
-    assert counted(lambda: 4).message == "f() gives 4; expected 3."
-    steps = exercise(lambda: 1, run=lambda f: {"gives": 3, "takes so many steps:": f()})
-    assert steps(lambda: 2).message == "f() takes so many steps: 2; expected 1."
+def test_a_run_may_observe_several_values() -> None:
+    first_differs = exercise(lambda: 3, run=lambda f: {"gives": f(), "needs steps:": 1 if f() == 3 else 2})
+    assert first_differs(lambda: 4).message == "f() gives 4; expected 3."
+    second_differs = exercise(lambda: 1, run=lambda f: {"gives": 3, "needs steps:": f()})
+    assert second_differs(lambda: 2).message == "f() needs steps: 2; expected 1."
 
 
-def test_arguments_are_copies_and_changes_are_told() -> None:
+def test_arguments_are_copies_and_changes_are_reported() -> None:
     numbers = np.zeros(2)
     total = exercise(lambda x: x.sum(), Case((numbers,), "f"))
     changed = "f changes its first argument; expected it as it was."
@@ -161,7 +161,7 @@ def test_arguments_are_copies_and_changes_are_told() -> None:
     assert "second argument" in exercise(lambda x, y: 1, Case((1, [2])))(lambda x, y: y.pop()).message
 
 
-def test_whatever_comes_in_the_answer_is_one_short_line() -> None:
+def test_odd_answers_get_a_short_message() -> None:
     values = [Odd(), [Odd()], [*range(10**5)], 1j, iter([])]
     errors = [RuntimeError("first\nsecond"), SystemExit(3), ValueError("x" * 10**6)]
     for odd in (5, Odd(), *[lambda x, value=value: value for value in values], *map(raising, errors)):
@@ -174,33 +174,33 @@ def test_whatever_comes_in_the_answer_is_one_short_line() -> None:
 
 
 def in_a_cell(source: str) -> Any:
-    """Return f of a notebook's cell with this source."""
+    """Return the function f of a notebook cell with this source."""
     name, names = f"/nowhere/ipykernel_1/{hash(source)}.py", dict[str, Any]()
     linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
     exec(compile(source, name, "exec"), names)
     return names["f"]
 
 
-def test_an_error_names_the_line_of_the_readers_cell() -> None:
+def test_an_error_names_the_line_of_its_cell() -> None:
     inner = in_a_cell("def f(x):\n    return 1 / x")
     outer = in_a_cell("def f(x):\n    # calls another\n    return 2 * x if x else inner(x)\n")
     outer.__globals__["inner"] = inner
     message = "double(0) raises ZeroDivisionError: division by zero. In line 3 of its cell: "
     assert double(outer).message == f"{message}return 2 * x if x else inner(x)"
     assert double(outer).reason == "twice nothing is 0."
-    assert "line" not in double(lambda x: 1 / 0).message  # of a file
+    assert "line" not in double(lambda x: 1 / 0).message  # not for a function of a file
 
 
-def test_a_limit_of_time_leaves_nothing_behind_that_traces_in_a_loop() -> None:
+def test_tracing_works_after_a_time_limit() -> None:
     code = """
 import sys
-from helpers.check.reader import NotBackError, time_limit
+from helpers.check.reader import TimeLimitError, time_limit
 def lines(): return 1
 for seconds in (9, 0.01):
     try:
         with time_limit(seconds):
             while seconds < 1: pass
-    except NotBackError:
+    except TimeLimitError:
         print("ended")
 sys.settrace(lambda *_: None)
 print(lines())
@@ -209,15 +209,15 @@ print(lines())
     assert subprocess.run(run, capture_output=True, timeout=60, text=True, check=True).stdout == "ended\n1\n"
 
 
-def test_a_call_that_does_not_come_back_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("helpers.check.exercise.LONGEST_CALL", 0.2)
+def test_a_call_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("helpers.check.exercise.MAX_SECONDS", 0.2)
     slow = double(in_a_cell("def f(x):\n    while True:\n        pass"))
     late = "double(1) has not come back after 0.2 seconds; does the loop end? In line "
     assert re.fullmatch(rf"{re.escape(late)}[23] of its cell: (while True:|pass)", slow.message)
     assert double(lambda x: 2 * x).solved
 
 
-def test_what_is_solved_is_kept_beside_the_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_solved_exercises_are_noted_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shell = SimpleNamespace(user_ns={"check": n02})
     assert n02.change_future(n02.change_future.right).solved
@@ -231,22 +231,22 @@ def test_what_is_solved_is_kept_beside_the_notebook(tmp_path: Path, monkeypatch:
         n02.change_future(n02.change_future.right)
     assert Path(SOLVED).read_text() == f"{longer}02 change_future\n"
     Path(SOLVED).write_bytes(b"\xff")
-    assert n02.change_future(n02.change_future.right).solved, "what stands there cannot be read"
+    assert n02.change_future(n02.change_future.right).solved, "the file cannot be read"
     Path(SOLVED).unlink()
     Path(SOLVED).mkdir()
-    assert n02.change_future(n02.change_future.right).solved, "it cannot be written"
+    assert n02.change_future(n02.change_future.right).solved, "the file cannot be written"
     shell.user_ns["check"] = 1
-    assert n02.change_future(n02.change_future.right).solved, "the reader has written over `check`"
+    assert n02.change_future(n02.change_future.right).solved, "the reader has redefined `check`"
 
 
-def test_what_a_reader_redefines_is_not_what_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redefined_functions_do_not_change_expected_results(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("prefill_matrix", "attend", "run_pass", "generate"):
         monkeypatch.setattr(toy, name, lambda *args, **kwargs: np.zeros(4))
     assert not n04.decode_step(lambda cache, number: np.zeros(4)).solved
     assert not n03.generate(lambda step, prompt, max_new_tokens: np.zeros(4)).solved
 
 
-def test_a_table_without_a_row_is_told() -> None:
+def test_a_table_with_missing_rows_is_not_right() -> None:
     assert "there is no line `weather`" in n01.table({}).message
     assert n01.table(dict.fromkeys(toy.PROMPT, ...)).state == "not solved yet"
     for row in ([1, 2], [20, 20, 10, 15, 0]):
@@ -274,20 +274,20 @@ def test_a_table_without_a_row_is_told() -> None:
         (describe, object(), "something of type object"),
     ],
 )
-def test_values_in_words(write: Any, value: Any, text: str) -> None:
+def test_values_are_shown_in_words(write: Any, value: Any, text: str) -> None:
     assert write(value) == text
 
 
-def test_numbers_that_are_told_apart_look_different() -> None:
+def test_numbers_that_differ_look_different() -> None:
     for off in np.linspace(-0.03, 0.03, 61):
         assert same(10 + off, 10) or show(10 + off) != show(10)
     assert same([np.nan, 1], [np.nan, 1])
     assert same({"gives": 10.004}, {"gives": 10})
-    told_apart: Any = [([np.nan, 1], [0, 1]), ([1, 1], [True, True]), (10.011, 10)]
-    told_apart += [({"gives": 1, "leaves": 2}, other) for other in ({"gives": 1}, {"gives": 1, "leaves": 3})]
-    for one, other in told_apart:
-        assert not same(one, other)
-        assert not same(other, one)
+    different: Any = [([np.nan, 1], [0, 1]), ([1, 1], [True, True]), (10.011, 10)]
+    different += [({"gives": 1, "leaves": 2}, other) for other in ({"gives": 1}, {"gives": 1, "leaves": 3})]
+    for a, b in different:
+        assert not same(a, b)
+        assert not same(b, a)
 
 
 @pytest.mark.parametrize(
@@ -304,18 +304,18 @@ def test_numbers_that_are_told_apart_look_different() -> None:
         ({4, 3, 2}, [2, 3], "You guessed {2, 3, 4}. It is [2, 3]."),
     ],
 )
-def test_a_guess_beside_what_came_out(guess: Any, answer: Any, sentence: str) -> None:
+def test_a_guess_is_compared_with_the_answer(guess: Any, answer: Any, sentence: str) -> None:
     assert repr(Guess(guess, answer, "That is why.")) == f"{sentence}\nThat is why."
     assert Guess(guess, answer).right == ("Right." in sentence)
 
 
-def test_without_a_guess_the_answer_is_not_told() -> None:
+def test_without_a_guess_the_answer_is_not_shown() -> None:
     for guess in (None, ...):
         assert repr(Guess(guess, 3, "That is why.")) == f"No guess yet: {WRITE_ONE}"
         assert Guess(guess, 3)._repr_html_() is None
 
 
-def test_a_ratio_is_rounded_to_an_option_and_what_is_none_is_refused() -> None:
+def test_nearest_rounds_a_ratio_to_an_option() -> None:
     assert [nearest(4, (1, 4, 16), ratio).answer for ratio in (0.5, 1.9, 2.1, 99)] == [1, 1, 4, 16]
     for measured in (math.nan, 0.0, math.inf):
         with pytest.raises(ValueError, match=f"ratio is {measured}; expected a number above 0"):
@@ -325,7 +325,7 @@ def test_a_ratio_is_rounded_to_an_option_and_what_is_none_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("guess", "answer", "how", "problem"),
+    ("guess", "answer", "kwargs", "problem"),
     [
         ("20", 20, {}, "'20' is text in quotes. Write a number"),
         (True, 1, {}, "True is True or False. Write a number"),
@@ -338,13 +338,13 @@ def test_a_ratio_is_rounded_to_an_option_and_what_is_none_is_refused() -> None:
         ("d", "B", {"options": "ABC"}, "'d' is none of 'A', 'B', 'C'. Write one of them"),
     ],
 )
-def test_what_is_no_answer_is_not_answered(guess: Any, answer: Any, how: Any, problem: str) -> None:
-    assert repr(Guess(guess, answer, "That is why.", **how)) == f"No guess yet: {problem}, and run again."
-    assert Guess(guess, answer, **how)._repr_html_() is None
-    assert Guess(answer, answer, **{"like": answer} if "like" in how else how).right
+def test_a_guess_of_another_type_is_no_guess(guess: Any, answer: Any, kwargs: Any, problem: str) -> None:
+    assert repr(Guess(guess, answer, "That is why.", **kwargs)) == f"No guess yet: {problem}, and run again."
+    assert Guess(guess, answer, **kwargs)._repr_html_() is None
+    assert Guess(answer, answer, **{"like": answer} if "like" in kwargs else kwargs).right
 
 
-def test_right_and_wrong_look_different_at_a_glance() -> None:
+def test_right_and_wrong_look_different() -> None:
     assert double(...)._repr_html_() is None
     for right, wrong in ((Guess(3, 3), Guess(2, 3)), (double(lambda x: 2 * x), double(lambda x: x))):
         good, bad = right._repr_html_(), wrong._repr_html_()

@@ -1,4 +1,4 @@
-"""Exercises: what is right is what the model does, and wrong answers that look right are told."""
+"""Exercises of the chapters: right answers are those of the model, and nearly right ones are found wrong."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from helpers.check.guess import nearest
 torch.set_num_threads(1)
 
 
-def test_operations_move_what_their_names_say() -> None:
+def test_operations_move_information_as_named() -> None:
     moved = [n07.moves()(f, x) for f, x in n07.operations().values()]
     attention, linear, norm, centred, wrong_norm, handed_on = moved
     assert np.array_equal(attention, np.tri(5, dtype=bool))
@@ -27,7 +27,7 @@ def test_operations_move_what_their_names_say() -> None:
     assert np.array_equal(handed_on, np.tri(4) - np.tri(4, k=-2) > 0)
 
 
-def test_torchs_random_numbers_are_the_same_after_a_check() -> None:
+def test_a_check_leaves_torchs_random_state_unchanged() -> None:
     torch.manual_seed(7)
     expected = torch.randn(3)
     torch.manual_seed(7)
@@ -35,7 +35,7 @@ def test_torchs_random_numbers_are_the_same_after_a_check() -> None:
     assert torch.equal(torch.randn(3), expected)
 
 
-def test_measured_times_are_right_within_a_fifth_or_for_the_nearest_ratio() -> None:
+def test_guessed_times_are_right_within_a_fifth() -> None:
     assert nearest(8, (1, 4, 8), 5.8).right
     assert [n09.times_as_long(guess, 40.4).right for guess in (33, 48, 32, 49)] == [True, True, False, False]
 
@@ -44,31 +44,31 @@ def test_measured_times_are_right_within_a_fifth_or_for_the_nearest_ratio() -> N
 
 
 def stores_twice(cache: n04.Layers, number: float) -> np.ndarray:
-    """Decode, and store one more row."""
+    """Decode, and store one more entry."""
     contexts = n04.decode(cache, number)
     cache[-1][1].append(number)
     return contexts
 
 
 def makes_keys_again(cache: n04.Layers, number: float) -> np.ndarray:
-    """Decode in one layer, but ask the positions and not the cache for the keys."""
+    """Decode in one layer, but compute the keys from positions instead of reading the cache."""
     for keys, _ in cache:
         keys[:] = [[n % 2 == 0, n] for n in range(1, len(keys) + 1)]
     return n04.decode(cache, number)
 
 
 def merges_as_one_head(o1: Tensor, a: Tensor, o2: Tensor, b: Tensor) -> Tensor:
-    """Weigh both parts of every head as the first head's are."""
+    """Merge every head with the weights of the first head."""
     return n19.merge.right(o1, a[:1].expand_as(a), o2, b[:1].expand_as(b))
 
 
 def left_by_letters(endings: set[tuple[str, ...]], word: str) -> set[tuple[str, ...]]:
-    """Take endings whose first word begins with the word's letters."""
+    """Keep endings whose first word begins with the letters of the word."""
     return {ending[1:] for ending in endings if ending and ending[0].startswith(word)}
 
 
 def not_to_zero(table: np.ndarray, state: int) -> list[int]:
-    """Take state 0 for none."""
+    """Treat state 0 as if it were no state."""
     words: list[int] = []
     while (table[state] > 0).sum() == 1:
         words.append(int(table[state].argmax()))
@@ -86,19 +86,19 @@ def ends_alike(old: list[int], new: list[int], size: int) -> int:
 
 
 def by_letters(old: list[str], new: list[str]) -> int:
-    """Compare two texts letter by letter, and count the words in what is alike."""
+    """Compare two texts letter by letter, and count the words of the part that is equal."""
     alike = takewhile(lambda pair: pair[0] == pair[1], zip(" ".join(old), " ".join(new), strict=False))
     return len("".join(a for a, _ in alike).split())
 
 
 def by_the_middle(pause: Any, step: Any, P: int, n: int) -> tuple[float, float]:
-    """Take each step as long as the middle one."""
+    """Assume that each step takes as long as the middle one."""
     kept, nothing = n09.reply_ms.right(pause, step, P, n)
     return (pause(P) + (n - 1) * step(P + (n - 2) / 2) if n > 1 else kept), nothing
 
 
 def null_is_no_default(config: dict[str, Any]) -> Any:
-    """Take null for a number of KV heads."""
+    """Treat null as a number of KV heads."""
     n_kv_heads = config.get("num_key_value_heads", config["num_attention_heads"])
     return n10.count(config) if n_kv_heads else 0
 
@@ -148,15 +148,13 @@ CLOSE: list[tuple[Exercise, Any, str]] = [
 
 
 @pytest.mark.parametrize(("checker", "answer", "message"), CLOSE)
-def test_what_comes_close_is_told_without_a_listed_reason(
-    checker: Exercise, answer: Any, message: str
-) -> None:
+def test_nearly_right_answers_are_found_wrong(checker: Exercise, answer: Any, message: str) -> None:
     result = checker(answer)
     assert result.state == "not right yet", result
     assert message in result.message
     assert result.reason not in checker.wrong
 
 
-def test_the_stale_values_are_those_of_the_changed_token_and_all_behind_it() -> None:
+def test_values_from_the_changed_token_on_are_stale() -> None:
     assert n04.stale_values([2, 3, 4, 5]).right
     assert not n04.stale_values([2]).right

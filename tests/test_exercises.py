@@ -76,7 +76,7 @@ def test_what_is_nearly_right_is_not_right(name: str) -> None:
         checker.observe(giving(checker.right, given), case)
         for other in near(given[-1]) if given else []:
             got = checker.observe(giving(checker.right, [], other), case)
-            assert checker.differs(got, expected, case), (checker.label(case), other)
+            assert checker.problem(got, expected, case), (checker.label(case), other)
 
 
 def giving(right: Any, given: list[Any], *other: Any) -> Any:

@@ -17,8 +17,8 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from helpers import toy
-from helpers.check.exercise import LONGEST_CALL, Case, Exercise
-from helpers.check.reader import NotBackError, time_limit
+from helpers.check.exercise import MAX_SECONDS, Case, Exercise
+from helpers.check.reader import TimeLimitError, time_limit
 from helpers.check.result import show
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.tables import Table
@@ -271,9 +271,9 @@ def write_with_rows(reusable_of: Callable[..., Any]) -> Replies:
     if reusable(reusable_of).state == "not solved yet":
         return Replies(drawn)
     try:
-        with time_limit(LONGEST_CALL):
+        with time_limit(MAX_SECONDS):
             return Replies(drawn | {"With yours": write_behind(reusable_of(old, new))})
-    except (Exception, NotBackError) as error:  # the check says what is wrong with it
+    except (Exception, TimeLimitError) as error:  # the check says what is wrong with it
         name = f"With yours, {type(error).__name__}: see the check above"
         return Replies(drawn | {name: []})
 

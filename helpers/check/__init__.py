@@ -1,5 +1,5 @@
-"""Checkers of the exercises, one module a notebook: `from helpers.check import n03 as check`.
+"""Checking of exercises; each notebook's exercises are in `helpers.chapters`.
 
-`exercise` is an exercise as data, `result` what a checker answers, `guess` a prediction beside its answer,
-`reader` what is known of the reader's own cells.
+`exercise` is an exercise as data, `result` what a checker returns, `guess` a prediction with its answer, and
+`reader` what is known about the reader's own cells.
 """

@@ -1,4 +1,4 @@
-"""An exercise as data: its cases, its right answer, and the wrong ones that readers give, with the reasons.
+"""An exercise as data: its cases, its right answer, and wrong answers that readers give, with the reasons.
 
     from helpers.check.exercise import Case, Exercise
 
@@ -11,14 +11,14 @@
         success="6 for 3, and 0 for 0.",
     )
 
-`double(mine)` gives a `Result` and never raises; a call that has not come back after ten seconds is ended.
-Right, wrong and reader's answers go through the same `run`, and what comes out is compared: an answer gets
-the reason of the listed one that does the same in every case. What the right one gives says what is expected:
-a number, an array or tensor of a shape, bools, a list, a set (a list in any order), a tuple of parts, None.
-A `run` that looks at more than what a function returns gives a dict from verb to value, {"returns": words,
-"leaves length at": 5}; the first that differs is shown. An answer may also be data (numbers, a table): then
-`run` picks out the part that a case names, a part that is `...` is still to be filled, and each case finds
-its reason alone.
+`double(answer)` returns a `Result` and never raises; a call that does not return within ten seconds is ended.
+The right answer, the wrong ones and the reader's are run by the same `run`, and their results are compared: a
+wrong answer gets the reason of the listed one that gives the same results in every case. The result of the
+right answer also defines the expected type: a number, an array or tensor of a shape, bools, a list, a set (a
+list in any order), a tuple of parts, None. A `run` that observes more than what a function returns gives a
+dict from verb to value, {"returns": words, "leaves length at": 5}; the first value that differs is shown. An
+answer may also be data (numbers, a table): then `run` returns the part that a case names, a part that is
+`...` has not been filled in yet, and each case has its own reason.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from helpers.check.reader import NotBackError, keep_solved, line_of, time_limit
+from helpers.check.reader import TimeLimitError, keep_solved, line_of, time_limit
 from helpers.check.result import (
     TOLERANCE,
     NotRightError,
@@ -47,9 +47,9 @@ from helpers.check.result import (
     show,
 )
 
-EMPTY_HANDED = (ArithmeticError, LookupError, ValueError, StopIteration)  # by a forgotten special case
-LONGEST_LIST = 10_000  # of what a generator gives
-LONGEST_CALL = 10  # seconds
+SPECIAL_CASE_ERRORS = (ArithmeticError, LookupError, ValueError, StopIteration)  # of a forgotten special case
+MAX_ITEMS = 10_000  # of an iterator
+MAX_SECONDS = 10  # of a call
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")
 NO_RETURN = "a function that reaches no `return` gives None: end with `return …`."
 
@@ -58,24 +58,24 @@ NO_RETURN = "a function that reaches no `return` gives None: end with `return �
 class Case:
     """One input."""
 
-    args: tuple[Any, ...]  # go in as copies
-    label: str = ""  # the input in words; without one, the call as it would be written
-    trap: str = ""  # what a function that raises, or gives NaN or None, here has most likely forgotten
-    wanted: str = ""  # what is expected in words, where the number itself would give the answer away
+    args: tuple[Any, ...]  # the answer gets copies of them
+    label: str = ""  # the input in words; without a label, the call as it would be written
+    trap: str = ""  # what a function has most likely forgotten if it raises, or gives NaN or None, here
+    wanted: str = ""  # what is expected in words, if the value itself would give the answer away
 
 
 class Exercise:
-    """An exercise; called with the reader's answer, or several, it says whether that is right.
+    """An exercise; called with the reader's answer, or several, it returns whether that is right.
 
     Args:
-        name: what the reader writes.
-        todo: what is left to do, for a stub.
-        cases: the inputs, a `Case` or its arguments alone; the first that goes wrong is shown.
-        right: the right answer, run when the exercise is made: nobody can redefine what is expected later.
-        wrong: reasons, each followed by the answers that it fits, those that several readers make first.
+        name: the name that the reader defines.
+        todo: what to do, for an answer that has not been written yet.
+        cases: the inputs, as a `Case` or only its arguments; the first that goes wrong is shown.
+        right: the right answer; it is run at once, so that later definitions cannot change what is expected.
+        wrong: reasons, each followed by the answers that it fits; the most frequent reasons first.
         success: the message for a right answer, with its numbers.
-        run: takes an answer and a case's arguments, and gives what is compared.
-        difference: says how a value of the right kind and shape differs, "gives …; expected …".
+        run: gets an answer and a case's arguments, and returns what is compared.
+        difference: describes how a value of the right type and shape differs, "gives …; expected …".
     """
 
     def __init__(
@@ -95,15 +95,15 @@ class Exercise:
         self.is_function = callable(right)  # or data
         self.cases = [case if isinstance(case, Case) else Case(case) for case in cases]
         self.wrong: dict[str, list[Any]] = {}  # answers, by the reason that fits them
-        for one in wrong:
-            if isinstance(one, str):
-                answers = self.wrong.setdefault(one, [])
+        for item in wrong:
+            if isinstance(item, str):
+                answers = self.wrong.setdefault(item, [])
             else:
-                answers.append(one)
+                answers.append(item)
         self.expected = [self.observe(right, case) for case in self.cases]
 
     def __call__(self, *answers: Any) -> Result:
-        """Check an answer, and keep what is right; never raises, but Ctrl-C, and never warns."""
+        """Check an answer, and note a right one as solved; raises nothing but Ctrl-C, and never warns."""
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -114,8 +114,9 @@ class Exercise:
             return Result("not right yet", stop.message + stop.line, stop.reason)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # an answer so odd that it cannot even be looked at
-            return Result("not right yet", f"this answer cannot be checked: {raised(error)}.{line_of(error)}")
+        except BaseException as error:  # an answer so odd that it cannot be inspected
+            message = f"this answer cannot be checked: {error_text(error)}.{line_of(error)}"
+            return Result("not right yet", message)
         keep_solved(self)
         return Result("right", self.success)
 
@@ -125,14 +126,14 @@ class Exercise:
             raise NotSolvedError(self.todo)
         if self.is_function and not callable(answer):
             raise NotRightError(f"got {describe(answer)}; expected a function: pass its name, without ().")
-        answer = answer if self.is_function else normal(answer)
+        answer = answer if self.is_function else normalized(answer)
         got: list[Any] = []
         for case in self.cases:
             got.append(self.observe(answer, case))
             if self.is_function and isinstance(got[-1], NotRightError):
-                break  # what raises once may not end in the next case
-        for n, (value, wanted) in enumerate(zip(got, self.expected, strict=False)):
-            if value is not ... and (problem := self.differs(value, wanted, self.cases[n])):
+                break  # an answer that raises here may not return in the next case
+        for n, (value, expected) in enumerate(zip(got, self.expected, strict=False)):
+            if value is not ... and (problem := self.problem(value, expected, self.cases[n])):
                 raise self.explained(problem, got, n)
         if blank := [case.label for case, value in zip(self.cases, got, strict=True) if value is ...]:
             n_right = len(got) - len(blank)
@@ -140,38 +141,38 @@ class Exercise:
             raise NotSolvedError(so_far if n_right else self.todo)
 
     def observe(self, answer: Any, case: Case) -> Any:
-        """Run an answer on a case; return what it gives, or a NotRightError if it raises.
+        """Run an answer on a case; return its result, or a NotRightError if it raises.
 
-        A function that gives `...`, or a tuple with one, raises NotSolvedError.
+        A function that returns `...`, or a tuple with it, raises NotSolvedError.
         """
         args = copy.deepcopy(case.args)
         try:
-            with time_limit(LONGEST_CALL):
-                value = normal(self.run(self.watched(answer) if self.is_function else answer, *args))
-        except NotRightError as stop:  # from something of ours that the answer was given
+            with time_limit(MAX_SECONDS):
+                value = normalized(self.run(self.checked(answer) if self.is_function else answer, *args))
+        except NotRightError as stop:  # from an object of the exercise that the answer got
             return stop
-        except NotBackError as stop:
-            late = f"{self.label(case)} has not come back after {LONGEST_CALL} seconds; does the loop end?"
-            return NotRightError(late, line=line_of(stop))
+        except TimeLimitError as stop:
+            message = f"{self.label(case)} has not come back after {MAX_SECONDS} seconds; does the loop end?"
+            return NotRightError(message, line=line_of(stop))
         except (KeyboardInterrupt, NotSolvedError):
             raise
         except BaseException as error:
             verb = "raises" if self.is_function else "cannot be read:"
-            trap = case.trap if isinstance(error, EMPTY_HANDED) else ""
-            return NotRightError(f"{self.label(case)} {verb} {raised(error)}.", trap, line_of(error))
+            trap = case.trap if isinstance(error, SPECIAL_CASE_ERRORS) else ""
+            return NotRightError(f"{self.label(case)} {verb} {error_text(error)}.", trap, line_of(error))
         if not self.is_function and value is None:
             return ...
         for n, (before, after) in enumerate(zip(case.args, args, strict=True)):
             if before is not after and not same(before, after, atol=0):
-                what = f"{self.label(case)} changes its {ORDINALS[n]} argument; expected it as it was."
-                return NotRightError(what, "it is written to in place; work on a copy.")
+                message = f"{self.label(case)} changes its {ORDINALS[n]} argument; expected it as it was."
+                return NotRightError(message, "it is written to in place; work on a copy.")
         return value
 
-    def watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a reader's function, its result written plainly; `...` in it raises NotSolvedError."""
+    def checked(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a reader's function with a normalized result; `...` in the result raises NotSolvedError."""
 
         def call(*args: Any) -> Any:
-            result = normal(function(*args))
+            result = normalized(function(*args))
             if any(part is ... for part in parts(result)):
                 raise NotSolvedError(self.todo)
             return result
@@ -179,11 +180,11 @@ class Exercise:
         return call
 
     def label(self, case: Case) -> str:
-        """Return a case in words."""
+        """Return a case in words: its label, or the call."""
         return case.label or f"{self.name}({', '.join(clip(repr(arg)) for arg in case.args)})"
 
-    def differs(self, got: Any, expected: Any, case: Case) -> NotRightError | None:
-        """Return what is wrong with what an answer gave in a case, without a reason; None if nothing is."""
+    def problem(self, got: Any, expected: Any, case: Case) -> NotRightError | None:
+        """Return what is wrong with an answer's result in a case, without a reason; None if it is right."""
         if isinstance(got, NotRightError):
             return got
         verb = "gives" if self.is_function else "is"
@@ -191,23 +192,23 @@ class Exercise:
             got, expected = {verb: got}, {verb: expected}
         for verb, wanted in expected.items():
             value = got.get(verb)
-            if problem := kind_differs(value, wanted, case.wanted):
+            if problem := type_problem(value, wanted, case.wanted):
                 message = f"{verb} {problem}"
             elif same(value, wanted):
                 continue
             elif self.difference is not None and verb == "gives":
-                message = self.difference(plain(value), plain(wanted))
+                message = self.difference(to_array(value), to_array(wanted))
             else:
-                message = f"{verb} {show(plain(value))}; expected {case.wanted or show(plain(wanted))}"
+                message = f"{verb} {show(to_array(value))}; expected {case.wanted or show(to_array(wanted))}"
             trap = case.trap if value is None or has_nan(value) else ""
             return NotRightError(f"{self.label(case)} {message}.", trap)
         return None
 
     def explained(self, problem: NotRightError, got: list[Any], n: int) -> NotRightError:
-        """Give a problem in case n the reason of the first mistake of which some answer does the same."""
+        """Return a problem in case n with the reason of the first wrong answer with the same results."""
         compared = [*range(len(got))] if self.is_function else [n]
         if isinstance(got[-1], NotRightError) and len(compared) - 1 > n:
-            compared.pop()  # it raises later on; what it gave before is compared with the mistakes
+            compared.pop()  # it raises in a later case; only the results before that are compared
 
         def fits(answer: Any) -> bool:
             pairs = ((got[n], self.observe(answer, self.cases[n])) for n in compared)
@@ -221,82 +222,82 @@ class Exercise:
         return NotRightError(problem.message, reason, problem.line)
 
 
-def raised(error: BaseException) -> str:
-    """Say what was raised, on one line; a text that cannot be had is said to be so."""
+def error_text(error: BaseException) -> str:
+    """Return an error's type and message on one line, even if its message cannot be read."""
     return clip("".join(traceback.format_exception_only(error))).rstrip(".")
 
 
-def normal(value: Any) -> Any:
-    """Write what is as good as a list or a number as one: a generator, an array of text, a fraction."""
+def normalized(value: Any) -> Any:
+    """Convert iterators and arrays of text to lists, and fractions to numbers, in all parts of a value."""
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "OU":
-        return normal(value.tolist())
+        return normalized(value.tolist())
     if isinstance(value, Iterator | KeysView | ValuesView):
-        value = [*itertools.islice(value, LONGEST_LIST)]
+        value = [*itertools.islice(value, MAX_ITEMS)]
     if type(value) in (list, tuple):
-        return type(value)(map(normal, value))
+        return type(value)(map(normalized, value))
     if isinstance(value, Fraction):
         return value.numerator if value.denominator == 1 else float(value)
-    return {verb: normal(part) for verb, part in value.items()} if type(value) is dict else value
+    return {verb: normalized(part) for verb, part in value.items()} if type(value) is dict else value
 
 
 def parts(value: Any) -> list[Any]:
-    """Return the parts of a list, tuple or dict, and anything else as its own only part."""
+    """Return the parts of a list, tuple or dict; any other value is its own only part."""
     if isinstance(value, dict):
         return [*value.values()]
     return [*value] if isinstance(value, list | tuple) else [value]
 
 
-def plain(value: Any) -> Any:
-    """Return what can be an array of numbers or bools as one; anything else as it is."""
+def to_array(value: Any) -> Any:
+    """Convert a value to an array of numbers or bools if possible; return any other value as it is."""
     if is_tensor(value):
         dense = value.detach().cpu().to_dense()
         return (dense.float() if dense.is_floating_point() else dense).numpy()
     if isinstance(value, set | frozenset | range):
         value = sorted(value)
     if isinstance(value, list | tuple) and any(map(is_tensor, value)):
-        value = [plain(part) for part in value]
+        value = [to_array(part) for part in value]
     try:
         array = np.asarray(value)
-    except Exception:  # rows of unequal length, or an object that refuses
+    except Exception:  # rows of unequal length, or an object that cannot be converted
         return value
     return array if array.dtype.kind in "biuf" else value
 
 
 def has_nan(value: Any) -> bool:
-    """Whether there is a NaN among the numbers."""
-    array = plain(value)
+    """Whether a value contains NaN."""
+    array = to_array(value)
     return isinstance(array, np.ndarray) and array.dtype.kind == "f" and bool(np.isnan(array).any())
 
 
 def same(got: Any, expected: Any, atol: float = TOLERANCE) -> bool:
-    """Whether two values agree, numbers to 0.01; NaN agrees with NaN only."""
+    """Whether two values are equal, numbers to 0.01; NaN only equals NaN."""
     if isinstance(got, dict) and isinstance(expected, dict):
         return got.keys() == expected.keys() and all(same(got[key], expected[key], atol) for key in got)
-    a, b = plain(got), plain(expected)
+    a, b = to_array(got), to_array(expected)
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         a = np.sort(a) if isinstance(expected, set | frozenset) else a
         x, y = a.astype(float), b.astype(float)
-        kinds = {a.dtype == bool, b.dtype == bool}
-        return a.shape == b.shape and len(kinds) == 1 and np.allclose(x, y, 1e-9, atol, equal_nan=True)
+        same_type = (a.dtype == bool) == (b.dtype == bool)
+        return a.shape == b.shape and same_type and np.allclose(x, y, 1e-9, atol, equal_nan=True)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
         return len(a) == len(b) and all(same(x, y, atol) for x, y in zip(a, b, strict=True))
     return type(a) is type(b) and bool(a == b)
 
 
-def kind_differs(got: Any, expected: Any, wanted: str = "") -> str:
-    """Say how the kind or the shape of an answer differs from that of the expected one; "" if it does not."""
-    message, a, b = describe(got), plain(got), plain(expected)
+def type_problem(got: Any, expected: Any, wanted: str = "") -> str:
+    """Return how the type or shape of an answer differs from what is expected; "" if it does not."""
+    message, a, b = describe(got), to_array(got), to_array(expected)
     if isinstance(expected, tuple):
         got = [*got] if isinstance(a, np.ndarray) and a.ndim else got
         fits = isinstance(got, list | tuple) and len(got) == len(expected)
-        problems = [kind_differs(*pair) for pair in zip(got, expected, strict=True)] if fits else []
+        problems = [type_problem(*pair) for pair in zip(got, expected, strict=True)] if fits else []
         if any(problems):
             part, problem = next((n, text) for n, text in enumerate(problems, 1) if text)
             return f"part {part} as {problem}"
     elif got is None or expected is None or isinstance(expected, str):
         fits = type(got) is type(expected)
     elif isinstance(expected, list | set | frozenset):
-        fits = fits_items(got, expected)
+        fits = is_list_like(got, expected)
     elif not isinstance(a, np.ndarray) or (is_tensor(expected) and not is_tensor(got)):
         fits = False
     elif not b.ndim:
@@ -305,19 +306,19 @@ def kind_differs(got: Any, expected: Any, wanted: str = "") -> str:
         fits, message = False, f"an answer of shape {a.shape}" if a.ndim else message
     else:
         fits, message = b.dtype != bool or a.dtype == bool, f"numbers ({a.dtype})"
-    return "" if fits else f"{message}; expected {wanted or expected_kind(expected)}"
+    return "" if fits else f"{message}; expected {wanted or type_in_words(expected)}"
 
 
-def fits_items(got: Any, expected: Any) -> bool:
-    """Whether an answer is a list whose parts are of the kind that is expected: text, or whole numbers."""
+def is_list_like(got: Any, expected: Any) -> bool:
+    """Whether an answer is a list of the same type as the expected one: of text, or of whole numbers."""
     if any(isinstance(part, str) for part in expected):
         return isinstance(got, list | tuple) and all(isinstance(part, str) for part in got)
-    row = plain(got)
+    row = to_array(got)
     return isinstance(row, np.ndarray) and row.ndim == 1 and (row.dtype.kind in "iu" or not row.size)
 
 
-def expected_kind(expected: Any) -> str:
-    """Say what kind of answer is expected."""
+def type_in_words(expected: Any) -> str:
+    """Return the type of an expected value in words."""
     if isinstance(expected, tuple):
         return f"{len(expected)} parts"
     if isinstance(expected, list | set | frozenset):

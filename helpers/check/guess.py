@@ -1,4 +1,4 @@
-"""A prediction, committed before the answer is seen."""
+"""A prediction, made before the answer is shown."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ WRITE_ONE = "write one in place of None, and run both cells again. The answer is
 
 
 class Guess:
-    """What the reader guessed beside what came out; without a guess it keeps the answer to itself.
+    """Compares the reader's guess with the answer; without a guess it does not show the answer.
 
-    A notebook stores what it shows without one. So the answer stands folded in the text below, too.
+    A notebook stores the output without a guess. So the answer is in folded text below as well.
 
     Args:
-        guess: the reader's; None, or what is not of the answer's kind, is none; NaN is no number.
-        answer: what came out.
-        why: a sentence behind it.
-        like: something of the kind that is asked for, where the answer is told in words.
-        options: what there is to choose from, if little is.
+        guess: the reader's guess; None, a value of another type than the answer, and NaN count as no guess.
+        answer: the right answer.
+        why: a sentence that explains it.
+        like: a value of the type that is asked for, if the answer is a text that describes it.
+        options: the values to choose from, if there are only a few.
 
     Raises:
         ValueError: the answer is NaN.
@@ -33,7 +33,7 @@ class Guess:
         self, guess: Any, answer: Any, why: str = "", *, like: Any = None, options: Sequence[Any] = ()
     ) -> None:
         self.guess, self.answer, self.why = guess, answer, why
-        self.wanted, self.options = kind_of(answer if like is None else like), options
+        self.wanted, self.options = type_name(answer if like is None else like), options
         if self.wanted == NAN:
             raise ValueError(f"the answer is {answer}; expected a number: look at what computes it")
 
@@ -46,30 +46,30 @@ class Guess:
         return bool(guess == answer)
 
     @property
-    def none(self) -> str:
-        """Why there is no guess yet, and what to write; "" if there is one."""
+    def missing(self) -> str:
+        """Why there is no guess yet, and what to write; "" if there is a guess."""
         if self.guess is None or self.guess is ...:
             return WRITE_ONE
         if self.options and _plain(self.guess) not in map(_plain, self.options):
             problem, wanted = f"none of {', '.join(map(repr, self.options))}", "one of them"
-        elif (kind := kind_of(self.guess)) != self.wanted:
-            problem, wanted = kind, self.wanted
+        elif (name := type_name(self.guess)) != self.wanted:
+            problem, wanted = name, self.wanted
         else:
             return ""
         return f"{clip(repr(self.guess))} is {problem}. Write {wanted}, and run again."
 
     def __repr__(self) -> str:
-        if self.none:
-            return f"No guess yet: {self.none}"
-        first = f"You guessed {self.guess}. {'Right' if self.right else f'It is {self.answer}'}."
-        return f"{first}\n{self.why}" if self.why else first
+        if self.missing:
+            return f"No guess yet: {self.missing}"
+        result = f"You guessed {self.guess}. {'Right' if self.right else f'It is {self.answer}'}."
+        return f"{result}\n{self.why}" if self.why else result
 
     def _repr_html_(self) -> str | None:
-        return None if self.none else marked(self.right, repr(self))
+        return None if self.missing else marked(self.right, repr(self))
 
 
-def kind_of(x: Any) -> str:
-    """Say of what kind a guess is, or has to be."""
+def type_name(x: Any) -> str:
+    """Return the type of a guess, in words for the reader."""
     x = x.tolist() if hasattr(x, "tolist") else x
     if isinstance(x, bool):
         return "True or False"
@@ -83,10 +83,10 @@ def kind_of(x: Any) -> str:
 
 
 def nearest(guess: Any, options: Sequence[float], measured: float, why: str = "") -> Guess:
-    """Compare a guess with that one of the options to which a measured ratio is nearest.
+    """Compare a guess with the option that is nearest to a measured ratio.
 
     Raises:
-        ValueError: what was measured is no ratio.
+        ValueError: the measured ratio is not a finite number above 0.
     """
     if not 0 < measured < math.inf:
         raise ValueError(f"the measured ratio is {measured}; expected a number above 0: measure again")
@@ -94,7 +94,7 @@ def nearest(guess: Any, options: Sequence[float], measured: float, why: str = ""
 
 
 def _plain(x: Any) -> Any:
-    """Write an array or a tuple as a list, and text in one way, so that `==` compares all alike."""
+    """Convert arrays and tuples to lists, and text to lower case, so that `==` can compare them."""
     if hasattr(x, "tolist"):
         x = x.tolist()
     if isinstance(x, list | tuple | range):

@@ -1,4 +1,4 @@
-"""What a checker answers: right, not right yet or not solved yet, in a few lines."""
+"""What a checker returns: right, not right yet or not solved yet, in a few lines."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ import numpy as np
 
 from helpers.drawing.numbers import number
 
-TOLERANCE = 0.01  # readers may round to two digits; messages show two, so numbers told apart look different
-LONGEST = 120  # characters of anything that came from a reader
+TOLERANCE = (
+    0.01  # readers may round to two digits; messages show two, so that different numbers look different
+)
+MAX_CHARACTERS = 120  # of a text that shows a reader's value
 
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """A checker's answer."""
+    """The result of a check."""
 
     state: str  # "right", "not right yet" or "not solved yet"
-    message: str  # what showed it
-    reason: str = ""  # of a wrong answer, where it is known
+    message: str  # the values that show it
+    reason: str = ""  # why an answer is wrong, if known
 
     @property
     def solved(self) -> bool:
-        """Whether the exercise is done."""
+        """Whether the exercise is solved."""
         return self.state == "right"
 
     def __repr__(self) -> str:
@@ -39,11 +41,11 @@ class Result:
 
 
 class NotSolvedError(Exception):
-    """The reader has not written it yet, or not all of it; the message says what is left to write."""
+    """The reader has not written the answer, or not all of it; the message says what to write."""
 
 
 class NotRightError(Exception):
-    """An answer is wrong: what was got, what was expected, and the likely reason and the line if known."""
+    """An answer is wrong: what it gives, what was expected, and, if known, the likely reason and the line."""
 
     def __init__(self, message: str, reason: str = "", line: str = "") -> None:
         super().__init__(message)
@@ -51,7 +53,7 @@ class NotRightError(Exception):
 
 
 def marked(right: bool, text: str) -> str:
-    """Write lines as HTML in which right and wrong look different at a glance: by sign, and by colour."""
+    """Return lines as HTML that shows right or wrong by a sign and by a colour."""
     sign, name, colour = ("✓", "success", "#2e7d32") if right else ("✗", "error", "#c62828")
     colour = f"var(--jp-{name}-color1, {colour})"  # JupyterLab's own fits its theme
     body = escape(text).replace("\n", "<br>")
@@ -60,19 +62,19 @@ def marked(right: bool, text: str) -> str:
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether this is a tensor of PyTorch, which need not be installed."""
+    """Whether a value is a PyTorch tensor; PyTorch need not be installed."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
 
 def clip(text: str) -> str:
-    """Write a text on one line, and cut it where it is long."""
-    line = " ".join(text[: 4 * LONGEST].split())
-    return line if len(line) <= LONGEST else f"{line[:LONGEST]} …"
+    """Return a text on one line, shortened if it is long."""
+    line = " ".join(text[: 4 * MAX_CHARACTERS].split())
+    return line if len(line) <= MAX_CHARACTERS else f"{line[:MAX_CHARACTERS]} …"
 
 
 def show(value: Any) -> str:
-    """Write a number with two digits at most, several with commas between them, text as it is."""
+    """Return a number with at most two digits, several numbers with commas, or text as it is."""
     if isinstance(value, str):
         return clip(value)
     if isinstance(value, np.ndarray) and not value.ndim:
@@ -89,17 +91,17 @@ def show(value: Any) -> str:
 
 
 def describe(value: Any) -> str:
-    """Say what kind of thing a reader handed over instead of what was expected, on one line."""
-    kind = clip(type(value).__name__)
+    """Return what a value of an unexpected type is, on one line."""
+    name = clip(type(value).__name__)
     if value is None or value is ...:
         return "None" if value is None else "..."
     if is_tensor(value) or isinstance(value, np.ndarray):
         return f"{'a tensor' if is_tensor(value) else 'an array'} of shape {tuple(value.shape)}"
     if callable(value):
-        return f"the function {clip(str(getattr(value, '__name__', kind)))}"
+        return f"the function {clip(str(getattr(value, '__name__', name)))}"
     if isinstance(value, list | tuple) and any(hasattr(part, "shape") for part in value):
-        return f"a {kind} of {len(value)} parts"
+        return f"a {name} of {len(value)} parts"
     text = reprlib.repr(value)
-    if text.startswith("<") or " at 0x" in text:  # an address, which is another one each time
-        return f"something of type {kind}"
-    return f"{clip(text)} ({kind})"
+    if text.startswith("<") or " at 0x" in text:  # an address, which changes from run to run
+        return f"something of type {name}"
+    return f"{clip(text)} ({name})"
