@@ -50,7 +50,7 @@ LONGEST = """
     tests/test_live_decoder.py tests/test_serve_engine.py tests/test_sealed.py tests/test_pages.py
     tests/test_map.py tests/test_class.py
     tests/test_model_equal.py tests/test_load.py tests/test_load_gguf.py tests/test_load_hub.py
-    tests/test_recording_hf.py tests/test_trace_places.py
+    tests/test_recording_hf.py tests/test_trace_words.py
 """.split()
 # Of those that are left the longest, begun first as well.
 LONGEST_FAST = """

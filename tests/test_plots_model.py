@@ -21,7 +21,7 @@ from helpers.model import shipped
 from helpers.model.cache import GrowingCache
 from helpers.museum import exhibit
 from helpers.plots import measured
-from helpers.trace import Place
+from helpers.trace import WordComparison
 from tests.pictures import check_form
 
 OWN, CAUSAL = np.eye(5, dtype=bool), np.tri(5, dtype=bool)
@@ -66,7 +66,7 @@ SAID = ["Mia", "from", "Dublin", ".", "<eos>"]
 KEPT = TimedReply(SAID, [6.0, 0.8, 0.8, 0.7, 0.7], [194, 195, 196, 197, 198])
 AGAIN = TimedReply(SAID, [6.0, 6.1, 6.2, 6.3, 6.4], [0] * 5)
 ADDS = {"embedding": 0.0, "attention 1": 0.66, "MLP 1": 10.5, "MLP 2": -2.3}
-PLACES = [Place(0, ("a", "a"), 2.0, 1e-5), Place(1, ("a", "w" * 30), 0.0, 0.5)]
+PLACES = [WordComparison(0, ("a", "a"), 2.0, 1e-5), WordComparison(1, ("a", "w" * 30), 0.0, 0.5)]
 WAITS = {budget: (9e3 if budget > 999 else 30.0, budget / 9) for budget in n16.BUDGETS}
 CHOICES = {(slots, budget): both for slots in n16.SLOTS for budget, both in WAITS.items()}
 TRIED = [n20.Tried(11, "256 tokens", 410.0, 9.8), n20.Tried(11, "whole prompts", 284.0, 279.0)]

@@ -39,7 +39,7 @@ def test_the_picture_is_to_scale(name: str) -> None:
     trace = record_toy(HOSTILE, numbers=list(range(1, 9))) if name == "hostile" else WALKED[name]()
     figure = Race(trace).still().figure()
     assert misplaced(figure) == []
-    cached, plain = (sum(run.counted("positions")) for run in trace.runs)
+    cached, plain = (sum(run.per_step("positions")) for run in trace.runs)
     lanes: dict[float, float] = {}
     for fill in ("ink", "generated"):
         for box in boxes(figure, fill):

@@ -40,7 +40,7 @@ def test_the_example_in_format_md_can_be_recorded() -> None:
             scheduler.postprocess(plan, {sequence: next(replies[sequence]) for sequence, n in plan})
         inside = recorder.trace  # notebook 16 returns it from inside the block
     assert inside == recorder.trace == example
-    with pytest.raises(TraceError, match="page 6 is named, and there are 6; save or record it again"):
+    with pytest.raises(TraceError, match="page 6 is out of range; expected 0 to 5: record it again"):
         EngineTrace.from_json(replace(example, steps=[replace(example.steps[0], freed=[6])]).to_json())
 
 

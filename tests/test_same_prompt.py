@@ -11,7 +11,7 @@ from helpers.chapters import n21
 from helpers.chapters.n21 import Reply, answer, differ, first_other, marked, recorded
 from helpers.model import shipped
 from helpers.model.generate import generate
-from helpers.trace import logprobs, places
+from helpers.trace import compare_words, read_logprobs
 from tools.same_prompt import changes, in_batches, suspects, top_2, with_hidden, with_rows
 
 torch.set_num_threads(1)
@@ -85,9 +85,9 @@ def test_only_the_bug_lies_above_its_line() -> None:
 
 
 def test_two_engines_reply_as_servers_do() -> None:
-    plain, other = map(logprobs, n21.two_engines(TEXTS[2], 5))
+    plain, other = map(read_logprobs, n21.two_engines(TEXTS[2], 5))
     assert [one.word for one in plain] == TOKENIZER.words(list(generate(MODEL, PROMPTS[2], 5)))
-    found = places(plain, other)
+    found = compare_words(plain, other)
     assert len(found) == 5
     assert max(place.difference for place in found) < 1e-4
     [reply] = answer(MODEL, PROMPTS[2:], 5)

@@ -1,4 +1,4 @@
-"""A trace: its fields fit each other, its JSON form is exact there and back, what is no trace is named."""
+"""Traces: their fields are consistent, JSON keeps them exactly, and invalid traces raise."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ def a_trace() -> Trace:
 
 
 @given(st.lists(WORDS, min_size=1, max_size=7), SETTINGS)
-def test_any_run_of_the_toy_fits_itself_and_comes_back_from_json(
+def test_traces_of_the_toy_are_consistent_and_survive_json(
     prompt: list[tuple[str, float]], settings: dict[str, Any]
 ) -> None:
     trace = record_toy([word for word, _ in prompt], [number for _, number in prompt], **settings)
     oracle.check(trace)
-    back = Trace.from_json(trace.to_json())
-    assert back.to_json() == trace.to_json()
-    assert replace(back, weights={}) == replace(trace, weights={})
+    loaded = Trace.from_json(trace.to_json())
+    assert loaded.to_json() == trace.to_json()
+    assert replace(loaded, weights={}) == replace(trace, weights={})
 
 
-def test_saved_and_loaded(tmp_path: Path) -> None:
+def test_a_saved_trace_can_be_loaded(tmp_path: Path) -> None:
     trace = a_trace()
     trace.save(tmp_path / "trace.json")
     assert Trace.load(tmp_path / "trace.json").to_json() == trace.to_json()
@@ -65,7 +65,7 @@ def test_unknown_keys_are_ignored() -> None:
     assert Trace.from_json(json.dumps(data)).to_json() == a_trace().to_json()
 
 
-def test_the_schema_holds_for_every_trace_that_is_shipped_and_any_other() -> None:
+def test_all_traces_fit_the_schema() -> None:
     files = [path for folder in ("helpers", "tools") for path in (ROOT / folder).rglob("*.json")]
     texts = [path.read_text(encoding="utf-8") for path in files]
     shipped = [text for text in texts if text.startswith('{"format":"watch-it-decode')]
@@ -77,19 +77,19 @@ def test_the_schema_holds_for_every_trace_that_is_shipped_and_any_other() -> Non
 
 def test_the_schema_requires_every_field() -> None:
     SCHEMA.check_schema(SCHEMA.schema)
-    kinds = {
-        name: kind for room in (record, engine) for name, kind in vars(room).items() if is_dataclass(kind)
+    classes = {
+        name: cls for module in (record, engine) for name, cls in vars(module).items() if is_dataclass(cls)
     }
-    for name, kind in kinds.items():
-        places = SCHEMA.schema["$defs"][name]
-        names = ({"format", "version"} if hasattr(kind, "FORMAT") else set()) | {
-            field.name for field in fields(kind)
+    for name, cls in classes.items():
+        definition = SCHEMA.schema["$defs"][name]
+        names = ({"format", "version"} if hasattr(cls, "FORMAT") else set()) | {
+            field.name for field in fields(cls)
         }
-        assert set(places["properties"]) == names
-        assert set(places["required"]) == names - {"layer_types", "others"}  # those of traces from before
+        assert set(definition["properties"]) == names
+        assert set(definition["required"]) == names - {"layer_types", "others"}  # older traces lack these
 
 
-def test_the_example_on_the_page_is_what_is_recorded() -> None:
+def test_the_example_in_format_md_equals_a_recorded_trace() -> None:
     text = (ROOT / "helpers/trace/FORMAT.md").read_text(encoding="utf-8")
     example = text.partition("```json")[2].partition("```")[0]
     SCHEMA.validate(json.loads(example))
@@ -102,56 +102,59 @@ WHOLE = a_trace().to_json().encode()
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         (WHOLE[:999], "no complete JSON .*expected a trace: if cut off, save it again"),
         (b"[1]", r"got format and version \[\]; expected"),
         (WHOLE.replace(b":3,", b":1,", 1), r"'watch-it-decode-trace', 1\]; expected .* 3\]: record it again"),
-        (WHOLE.replace(b'"scale"', b'"scales"'), "a field is missing or of another kind .*'scale'"),
+        (WHOLE.replace(b'"scale"', b'"scales"'), "a field is missing or has another type .*'scale'"),
         (b"\xff\xfe\x00", "can't decode byte 0xff"),
         (b'{"a":' * 5000, "no complete JSON .*recursion"),
-        (WHOLE.replace(b'"kept":[', b'"kept":[0,', 1), "of another kind .*longer than argument 1"),
+        (WHOLE.replace(b'"kept":[', b'"kept":[0,', 1), "has another type .*longer than argument 1"),
         (
             WHOLE.replace(b'"visible":[[[0,1]]', b'"visible":[[[0,10000000]]', 1),
-            "token 9,999,999 is named, and",
+            "token 9,999,999 is out of range",
         ),
         (
             WHOLE.replace(b'"visible":[[[0,1]],', b'"visible":[', 1),
-            "3 lists of visible tokens came in; expected 4",
+            "got 3 lists of visible tokens; expected 4",
         ),
         (
             re.sub(rb'"0.0.0.0":"[^"]*', b'"0.0.0.0":"AAAAAA==', WHOLE),
-            "2 attention weights of a token came in; expect",
+            "got 2 attention weights of a token; expect",
         ),
-        (WHOLE.replace(b'"recorded":[[0,0]', b'"recorded":[[0,4]', 1), "head 4 is named, and there are 4"),
+        (
+            WHOLE.replace(b'"recorded":[[0,0]', b'"recorded":[[0,4]', 1),
+            "head 4 is out of range; expected 0 to 3",
+        ),
         (
             re.sub(rb'"runs":.*"weights"', b'"runs":[],"weights"', WHOLE),
-            "1 runs without a pass came in; expec",
+            "got 1 runs without a pass; expec",
         ),
     ],
 )
-def test_what_is_no_trace_is_refused(text: bytes, says: str, tmp_path: Path) -> None:
+def test_an_invalid_trace_raises(text: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(text)
-    with pytest.raises(TraceError, match=f"{re.escape(str(path))}: .*{says}"):
+    with pytest.raises(TraceError, match=f"{re.escape(str(path))}: .*{message}"):
         Trace.load(path)
 
 
 @given(st.sets(st.integers(0, 40)))
-def test_ranges_are_indices_and_back(indices: set[int]) -> None:
+def test_indices_survive_ranges(indices: set[int]) -> None:
     ranges = gather(sorted(indices))
     assert spread(ranges) == sorted(indices)
     assert all(stop < start for (_, stop), (start, _) in itertools.pairwise(ranges))
 
 
-def test_runs_by_name() -> None:
+def test_runs_and_weights_are_found_or_raise() -> None:
     trace = a_trace()
     assert trace.only("uncached").runs == [trace.run("uncached")]
-    assert trace.run("cached").counted("positions") == [4, 1, 1]
+    assert trace.run("cached").per_step("positions") == [4, 1, 1]
     assert [event.phase for event in trace.run("cached").steps] == ["prefill", "decode", "decode"]
     with pytest.raises(KeyError, match=r"no run named 'fast'; this trace has \['cached', 'uncached'\]"):
         trace.run("fast")
     assert trace.attention_weights(1, 0, 3).tolist() == [32768 / 65535] * 2
-    with pytest.raises(KeyError, match="no row of token 9, layer 0, head 0; recorded"):
+    with pytest.raises(KeyError, match="no weights of token 9, layer 0, head 0; recorded"):
         trace.attention_weights(9, 0, 0)
     assert repr(trace) == "Trace(toy, 7 tokens, 2 layers, cached: 4 passes, uncached: 4 passes)"

@@ -1,4 +1,4 @@
-"""compare() says "equal", or the first pass, layer, head, position and field where two traces part."""
+"""compare() returns "equal", or the first pass, layer, head, position and field that differ."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def long() -> Trace:
 
 @pytest.mark.parametrize("n_layers", [1, 2])
 @pytest.mark.parametrize("settings", [{}, {"ban_eos": True}, {"sampling": Sampling(1.3, seed=4)}], ids=str)
-def test_cached_and_uncached_give_the_same_result(settings: dict[str, Any], n_layers: int) -> None:
+def test_cached_and_uncached_runs_are_equal(settings: dict[str, Any], n_layers: int) -> None:
     trace = record_toy(n_layers=n_layers, **settings)
     assert compare(trace.only("cached"), trace.only("uncached")) == "equal"
 
@@ -35,7 +35,7 @@ def decode(trace: Trace) -> Any:
 
 
 def part(**changed: Any) -> Change:
-    """Change that step's part."""
+    """Change the part of that step."""
     return lambda trace: vars(decode(trace).parts[0]).update(changed)
 
 
@@ -56,7 +56,7 @@ def out(trace: Trace) -> Any:
 
 
 def logit(value: float) -> Change:
-    """Of the third word."""
+    """Change the logit of the third word."""
     return lambda trace: out(trace).top.__setitem__(2, ("delicious", value, 0.0))
 
 
@@ -64,7 +64,7 @@ TRAINING, DECODE = "cached, pass 0 (training): ", "cached, pass 3 (decode): "
 NEWEST = (
     f"{DECODE}layer 0, head newest, position 6, attention weights: [0.0, 0.0, 0.0, 0.0, 0.0, 1.0] against"
 )
-Case = tuple[str, Change]  # what is said of the difference, "…" for any text, and the difference
+Case = tuple[str, Change]  # the text that compare() returns, with "…" for any text, and the change
 CASES: list[Case] = [
     ("cached, pass 4 (decode): … against the end: nothing", lambda t: t.run("cached").passes.pop()),
     (f"{DECODE}… against pass 3 (prefill): ", lambda t: setattr(decode(t), "phase", "prefill")),
@@ -85,12 +85,12 @@ CASES: list[Case] = [
 ]
 
 
-@pytest.mark.parametrize(("says", "change"), CASES)
-def test_one_planted_difference_is_named(says: str, change: Change) -> None:
+@pytest.mark.parametrize(("message", "change"), CASES)
+def test_one_planted_difference_is_found(message: str, change: Change) -> None:
     a, b = long(), long()
     change(b)
-    assert re.match(".*".join(map(re.escape, says.split("…"))), compare(a, b))
-    assert compare(b, a) != "equal", "seen from the other side too"
+    assert re.match(".*".join(map(re.escape, message.split("…"))), compare(a, b))
+    assert compare(b, a) != "equal", "compared the other way round, too"
 
 
 def test_the_tolerance_is_relative_above_1() -> None:
@@ -104,7 +104,7 @@ def test_the_tolerance_is_relative_above_1() -> None:
         assert (compare(a, b) == "equal") is equal
 
 
-def test_two_tokens_of_one_text_are_two_candidates() -> None:
+def test_two_tokens_with_equal_texts_are_two_candidates() -> None:
     a, b = long(), long()
     for trace in (a, b):
         out(trace).top[:] = [("s", 2.0, 0.5), ("s", 1.0, 0.2)]
@@ -113,7 +113,7 @@ def test_two_tokens_of_one_text_are_two_candidates() -> None:
     assert compare(a, b).endswith("logits: 's' 2.0000, 's' 1.0000 against 's' 2.0040, 's' 1.0000")
 
 
-def test_a_small_number_next_to_a_large_one_has_its_own_tolerance() -> None:
+def test_each_number_of_an_array_has_its_tolerance() -> None:
     a, b = long(), long()
     for trace, small in ((a, 1.0), (b, 1.001)):
         decode(trace).parts[0].contexts["0.1"] = [[1e6, small]]
@@ -128,7 +128,7 @@ def test_a_head_without_a_name_is_numbered() -> None:
 
 
 def test_contexts_that_were_not_recorded_are_not_compared() -> None:
-    """A large model's trace has none at all; its weights, logits and choices still are compared."""
+    """A large model's trace has no contexts; its weights, logits and chosen tokens are still compared."""
     a, b = long(), long()
     for run in b.runs:
         for event in run.passes:
@@ -138,6 +138,6 @@ def test_contexts_that_were_not_recorded_are_not_compared() -> None:
     assert compare(a, b) != "equal"
 
 
-def test_what_cannot_be_compared() -> None:
-    with pytest.raises(ValueError, match="2 and 1 runs came in; pick one of each with"):
+def test_another_number_of_runs_raises() -> None:
+    with pytest.raises(ValueError, match="got 2 and 1 runs; expected the same number"):
         compare(long(), long().only("cached"))

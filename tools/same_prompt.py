@@ -31,7 +31,7 @@ from helpers.model.attention import Core
 from helpers.model.cache import PagedCache
 from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
-from helpers.trace import Said, places
+from helpers.trace import WordLogits, compare_words
 from tools.launch import parser
 
 DIARIES, WORDS = 1000, 24
@@ -148,14 +148,14 @@ def evidence(tokenizer: Tokenizer, forced: Sequence[int], a: Reply, b: Reply) ->
     vocabulary, words = tokenizer.words([*range(a.logits.shape[1])]), tokenizer.words(forced)
     sides = [
         [
-            Said(word, dict(zip(vocabulary, row, strict=True)))
+            WordLogits(word, dict(zip(vocabulary, row, strict=True)))
             for word, row in zip(words, reply.logits.tolist(), strict=True)
         ]
         for reply in (a, b)
     ]
     return {
         "largest": float(a.logits.abs().max()),
-        "places": [[*place.words, place.margin, place.difference] for place in places(*sides)],
+        "places": [[*place.words, place.margin, place.difference] for place in compare_words(*sides)],
     }
 
 

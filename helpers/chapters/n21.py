@@ -25,7 +25,7 @@ from helpers.model.generate import run
 from helpers.model.transformer import Transformer
 from helpers.recording.hf import load_hf_model, watch
 from helpers.recording.model import record_model
-from helpers.trace import Place, Trace, rounding
+from helpers.trace import Trace, WordComparison, rounding_limit
 
 RECORDED = Path(__file__).parent / "data" / "same_prompt.json"
 TEXTS = (  # Carla's six words, Bram's ten, and six more
@@ -116,7 +116,7 @@ class Pair:
         line: the difference above which rounding cannot be the cause.
     """
 
-    places: list[Place]
+    places: list[WordComparison]
     line: float
 
 
@@ -124,8 +124,8 @@ def pairs() -> dict[str, Pair]:
     """Return the three pairs that were recorded, by their names, of which the format is a part."""
     return {
         name: Pair(
-            [Place(n, (a, b), margin, off) for n, (a, b, margin, off) in enumerate(one["places"])],
-            rounding(one["largest"], 4, name.split(", ")[1]),
+            [WordComparison(n, (a, b), margin, off) for n, (a, b, margin, off) in enumerate(one["places"])],
+            rounding_limit(one["largest"], 4, name.split(", ")[1]),
         )
         for name, one in recorded()["pairs"].items()
     }

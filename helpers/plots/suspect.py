@@ -9,23 +9,23 @@ from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.numbers import digits
 from helpers.drawing.words import SMALL, counted, plain, shorten, text_width
 from helpers.plots.measured import log_axes
-from helpers.trace import Place
+from helpers.trace import WordComparison
 
 HALF, OFF = "half the margin: what another word takes", "difference of the two runs"
 DASHES: dict[str, Any] = {"colour": "soft", "dashes": (0, (5, 4))}
 
 
-def suspect(places: Sequence[Place], line: float) -> Picture:
+def suspect(places: Sequence[WordComparison], line: float) -> Picture:
     """Draw `suspects` of one pair of runs, plain and suspect, such as two servers' logprobs."""
     return suspects({"": (places, line)})
 
 
-def suspects(pairs: Mapping[str, tuple[Sequence[Place], float]]) -> Picture:
+def suspects(pairs: Mapping[str, tuple[Sequence[WordComparison], float]]) -> Picture:
     """Draw for each word of a reply how far two runs differ, and half the margin: what would change the word.
 
     Args:
         pairs: by name, each beside the other at one scale: its places, and the difference above which a bug
-            is to be suspected, as `rounding` gives it.
+            is to be suspected, by `rounding_limit`.
     """
     sizes = [x for places, line in pairs.values() for p in places for x in (p.margin / 2, p.difference)]
     sizes = [x for x in (*sizes, *(line for _, line in pairs.values())) if x > 0] or [1.0]
@@ -53,7 +53,7 @@ def suspects(pairs: Mapping[str, tuple[Sequence[Place], float]]) -> Picture:
 
 
 def _panel(
-    sheet: Sheet, box: tuple[float, float, float, float], places: Sequence[Place], line: float,
+    sheet: Sheet, box: tuple[float, float, float, float], places: Sequence[WordComparison], line: float,
     scale: tuple[float, float], labelled: bool,
 ) -> None:  # fmt: skip
     """One pair of runs."""
@@ -83,7 +83,7 @@ def _panel(
                 free = at + half + 6
 
 
-def _in_words(name: str, places: Sequence[Place], line: float) -> str:
+def _in_words(name: str, places: Sequence[WordComparison], line: float) -> str:
     most = max(p.difference for p in places)
     above = sum(p.difference > line for p in places)
     sentence = f"{counted(len(places), 'word')}: the runs differ by {digits(most, 2)} at most"

@@ -107,7 +107,7 @@ class _Lane:
 
     def __init__(self, run: Run) -> None:
         self.steps = run.steps
-        self.ends = [0, *accumulate(run.counted("positions"))]  # tokens processed until then
+        self.ends = [0, *accumulate(run.per_step("positions"))]  # tokens processed until then
         self.end = self.ends[-1]
         outs = zip(self.ends[1:], self.steps, strict=True)
         self.words = [(end, out.chosen) for end, step in outs for out in step.parts[0].out]

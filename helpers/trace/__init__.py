@@ -1,13 +1,12 @@
-"""The record of a run: what every pass of a decoder did, or every step of an engine, counted while it ran.
+"""Traces: what each pass of a decoder, or each step of an engine, did, counted while it ran.
 
-`helpers.recording` makes one; every view reads it. `compare` finds the first place where
-two of them part. `FORMAT.md` is the page on how they are written.
+`helpers.recording` writes them, and every view reads them. `compare` finds the first difference of two.
+`FORMAT.md` documents the format.
 """
 
 from helpers.trace.compare import compare
 from helpers.trace.document import TraceError
 from helpers.trace.engine import EngineTrace, RequestTrace, Share, Step
-from helpers.trace.places import Place, Said, logprobs, places, rounding
 from helpers.trace.record import (
     FULL,
     Kept,
@@ -25,3 +24,4 @@ from helpers.trace.record import (
     weight_key,
 )
 from helpers.trace.spelling import join, spell
+from helpers.trace.words import WordComparison, WordLogits, compare_words, read_logprobs, rounding_limit

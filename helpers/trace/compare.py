@@ -1,4 +1,4 @@
-"""Do two traces say the same? If not, where do they part first?"""
+"""Whether two traces are equal, and if not, their first difference."""
 
 from __future__ import annotations
 
@@ -11,45 +11,47 @@ import numpy as np
 
 from helpers.trace.record import FULL, Output, Pass, Run, Trace, spread, weight_key
 
-Field = tuple[str, Any]  # a place in words, and what stands there: an array is compared with a tolerance
+Field = tuple[str, Any]  # a location in words, and its value; arrays are compared with a tolerance
 
 
 def compare(a: Trace, b: Trace, tolerance: float = 1e-4) -> str:
     """Return "equal", or the first pass, layer, head, position and field that differ, and how.
 
-    Compared are, of the new rows, their tokens and targets, who may look at whom, attention weights and
-    contexts, and the logits and choices. Contexts are left out if one trace has none at all.
+    For the new tokens of each pass it compares texts and targets, visible tokens, attention weights and
+    contexts, then logits and chosen tokens. Contexts are left out if one of the traces has none at all.
 
     Args:
-        tolerance: largest difference of a weight, and of a context or logit relative to max(1, its size).
+        tolerance: allowed difference of a weight, and of a context or logit relative to max(1, its size).
 
     Raises:
         ValueError: the traces do not have the same number of runs.
     """
     if len(a.runs) != len(b.runs):
-        raise ValueError(f"{len(a.runs)} and {len(b.runs)} runs came in; pick one of each with .only(name)")
+        raise ValueError(
+            f"got {len(a.runs)} and {len(b.runs)} runs; expected the same number: use .only(name)"
+        )
     contexts = all(any(p.parts[0].contexts for run in t.runs for p in run.passes) for t in (a, b))
-    heads = a.model.head_names or range(a.model.n_heads)  # what b calls them is no difference
+    heads = a.model.head_names or range(a.model.n_heads)  # other names in b are no difference
     passes = [event for trace in (a, b) for run in trace.runs for event in run.passes]
-    layers = a.layers if any(event.others for event in passes) else []  # else all see what the part says
+    layers = a.layers if any(event.others for event in passes) else []  # else all layers see the same tokens
     fields = partial(_fields, heads=heads, contexts=contexts, layers=layers)
     for run_a, run_b in zip(a.runs, b.runs, strict=True):
-        both = fields(a, run_a), fields(b, run_b)
-        for (place, x), (other, y) in zip_longest(*both, fillvalue=("the end", "nothing")):
-            if place != other or not _alike(x, y, tolerance):
-                there = "" if place == other else f"{other}: "
-                return f"{run_a.name}, {place}: {_short(x)} against {there}{_short(y)}"
+        pairs = zip_longest(fields(a, run_a), fields(b, run_b), fillvalue=("the end", "nothing"))
+        for (place_a, x), (place_b, y) in pairs:
+            if place_a != place_b or not _equal(x, y, tolerance):
+                where = "" if place_a == place_b else f"{place_b}: "
+                return f"{run_a.name}, {place_a}: {_short(x)} against {where}{_short(y)}"
     return "equal"
 
 
-def _fields(trace: Trace, run: Run, **which: Any) -> Iterator[Field]:
-    """Yield all that is compared of a run, in order: the first field that differs is where two runs part."""
+def _fields(trace: Trace, run: Run, **options: Any) -> Iterator[Field]:
+    """Yield all fields of a run that are compared, in order."""
     for number, event in enumerate(run.passes):
-        for place, x in _result(trace, event, **which):
+        for place, x in _fields_of_pass(trace, event, **options):
             yield f"pass {number} ({event.phase}): {place}", x
 
 
-def _result(
+def _fields_of_pass(
     trace: Trace, event: Pass, heads: Sequence[Any], contexts: bool, layers: Sequence[int]
 ) -> Iterable[Field]:
     yield "recorded heads", trace.recorded
@@ -59,19 +61,19 @@ def _result(
     yield "targets", part.target
     for token in new:
         yield f"position {tokens[token].position}, token", repr(tokens[token].text)
-        seen = part.visible[part.queries.index(token)]
-        yield f"position {tokens[token].position}, visible tokens", seen
+        visible = part.visible[part.queries.index(token)]
+        yield f"position {tokens[token].position}, visible tokens", visible
         for layer in layers:
-            seen = event.at(layer).parts[0].visible[part.queries.index(token)]
-            yield f"layer {layer}, position {tokens[token].position}, visible tokens", seen
+            visible = event.at(layer).parts[0].visible[part.queries.index(token)]
+            yield f"layer {layer}, position {tokens[token].position}, visible tokens", visible
     for layer, head in trace.recorded:
-        of_head = dict(zip(new, part.contexts.get(f"{layer}.{head}", []), strict=False))
+        by_token = dict(zip(new, part.contexts.get(f"{layer}.{head}", []), strict=False))
         for token in new:
             place = f"layer {layer}, head {heads[head]}, position {tokens[token].position}"
             weights = trace.weights.get(weight_key(0, token, layer, head), np.array([]))
             yield f"{place}, attention weights", weights / FULL
             if contexts:
-                yield f"{place}, context", np.array(of_head.get(token, []))
+                yield f"{place}, context", np.array(by_token.get(token, []))
     yield "outputs", len(part.out)
     for out in part.out:
         yield "logits", _by_word(out)
@@ -79,17 +81,17 @@ def _result(
 
 
 def _by_word(out: Output) -> dict[str, list[float]]:
-    """The candidates' logits; two tokens may have one text."""
+    """Return the candidates' logits by text; several tokens may have the same text."""
     logits: dict[str, list[float]] = {}
     for word, logit, _ in out.top:
         logits.setdefault(word, []).append(logit)
     return logits
 
 
-def _alike(x: Any, y: Any, tolerance: float) -> bool:
-    if isinstance(x, dict) and isinstance(y, dict):  # of the words that both name
+def _equal(x: Any, y: Any, tolerance: float) -> bool:
+    if isinstance(x, dict) and isinstance(y, dict):  # compare the words that both have
         pairs = [pair for word in x if word in y for pair in zip(x[word], y[word], strict=False)]
-        return all(_alike(np.array(one), np.array(other), tolerance) for one, other in pairs)
+        return all(_equal(np.array(logit_x), np.array(logit_y), tolerance) for logit_x, logit_y in pairs)
     if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
         return x.shape == y.shape and bool((np.abs(x - y) <= tolerance * np.maximum(1, np.abs(x))).all())
     return bool(x == y)

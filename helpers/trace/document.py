@@ -1,6 +1,6 @@
-"""How a record is written: dataclasses as JSON objects, tuples as lists, before them a format and a version.
+"""How traces are written as JSON: dataclasses as objects, tuples as lists, with a format and a version.
 
-`FORMAT.md` shows one, `schema.json` says it to machines. Other keys are ignored.
+`FORMAT.md` has an example, `schema.json` is the schema. Unknown keys are ignored.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from typing import Any, Self, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-VERSION = 3  # of every format; js/trace.ts and schema.json say it too
+VERSION = 3  # of all formats; js/trace.ts and schema.json have it too
 
 
 class TraceError(ValueError):
-    """A trace that cannot be right."""
+    """A trace that is incomplete or contradicts itself."""
 
 
 class Document:
-    """A dataclass that is a record of its own."""
+    """A dataclass that can be saved as a trace."""
 
     FORMAT = ""
 
     def to_json(self) -> str:
-        """Return the JSON form as one compact line."""
-        whole = {"format": self.FORMAT, "version": VERSION, **_plain(self)}
-        return json.dumps(whole, default=_plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        """Return the trace as JSON on one compact line."""
+        whole = {"format": self.FORMAT, "version": VERSION, **_to_json(self)}
+        return json.dumps(whole, default=_to_json, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Build a record from JSON text.
+        """Read a trace from JSON text.
 
         Raises:
-            TraceError: it is cut off, no JSON, of another format or version; a field is missing; or fields
-                contradict each other: see `check`.
+            TraceError: the text is cut off, is not JSON, or has another format or version; a field is
+                missing; or fields contradict each other: see `check`.
         """
         try:
             data = json.loads(text)
@@ -46,77 +46,77 @@ class Document:
             raise TraceError(
                 f"no complete JSON ({error}); expected a trace: if cut off, save it again"
             ) from None
-        found = [data.get("format"), data.get("version")] if isinstance(data, dict) else []
-        if found != [cls.FORMAT, VERSION]:
+        got = [data.get("format"), data.get("version")] if isinstance(data, dict) else []
+        if got != [cls.FORMAT, VERSION]:
             raise TraceError(
-                f"got format and version {found}; expected {[cls.FORMAT, VERSION]}: record it again"
+                f"got format and version {got}; expected {[cls.FORMAT, VERSION]}: record it again"
             )
         try:
-            record = _build(cls, data)
-            record.check()
+            trace = _from_json(cls, data)
+            trace.check()
         except TraceError:
             raise
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise TraceError(
-                f"a field is missing or of another kind ({error}); save or record it again"
+                f"a field is missing or has another type ({error}); save or record it again"
             ) from None
-        return record
+        return trace
 
     def check(self) -> None:
-        """Raise TraceError for a number that names nothing that is there, or a list of the wrong length."""
+        """Raise TraceError for an index that is out of range, or a list of the wrong length."""
 
     def save(self, path: str | Path) -> None:
-        """Write the JSON form to a file."""
+        """Write the trace to a file as JSON."""
         Path(path).write_text(self.to_json(), encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a file that `save` wrote. OSError if it cannot be read, otherwise errors as in `from_json`."""
+        """Read a file written by `save`. OSError if it cannot be read, otherwise errors as in `from_json`."""
         try:
             return cls.from_json(Path(path).read_text(encoding="utf-8"))
         except ValueError as error:
             raise TraceError(f"{path}: {error}") from None
 
 
-def check_names(what: str, named: Iterable[int], n: int) -> None:
-    """Raise TraceError unless each number names one of n things, from 0."""
-    for number in named:
-        if not 0 <= number < n:
-            raise TraceError(f"{what} {number:,} is named, and there are {n:,}; save or record it again")
+def check_indices(name: str, indices: Iterable[int], n: int) -> None:
+    """Raise TraceError unless all indices are from 0 to n - 1."""
+    for index in indices:
+        if not 0 <= index < n:
+            raise TraceError(f"{name} {index:,} is out of range; expected 0 to {n - 1:,}: record it again")
 
 
-def check_length(what: str, n: int, expected: int) -> None:
-    """Raise TraceError unless a list has as many entries as what it is about."""
+def check_length(name: str, n: int, expected: int) -> None:
+    """Raise TraceError unless the number of items is the expected one."""
     if n != expected:
-        raise TraceError(f"{n:,} {what} came in; expected {expected:,}: save or record it again")
+        raise TraceError(f"got {n:,} {name}; expected {expected:,}: save or record it again")
 
 
-def _plain(x: Any) -> Any:
-    """What stands in JSON for a dataclass, or for a row of attention weights."""
+def _to_json(x: Any) -> Any:
+    """Convert a dataclass, or a row of attention weights, to what JSON can hold."""
     if isinstance(x, np.ndarray):
         return base64.b64encode(x.astype("<u2").tobytes()).decode()
-    plain = {f.name: getattr(x, f.name) for f in fields(x)}
-    if "weights" in plain:
-        plain["weights"] = {"encoding": "u16-base64", "rows": plain["weights"]}
-    return plain
+    items = {f.name: getattr(x, f.name) for f in fields(x)}
+    if "weights" in items:
+        items["weights"] = {"encoding": "u16-base64", "rows": items["weights"]}
+    return items
 
 
-def _build(kind: Any, data: Any) -> Any:
-    """Rebuild a value of an annotated type from its JSON form; a field that has a default may be missing."""
-    parts, origin = get_args(kind), get_origin(kind) or kind
-    if origin is types.UnionType:  # something or nothing
-        return None if data is None else _build(parts[0], data)
-    if is_dataclass(kind):
-        hints = get_type_hints(kind)
-        there = [f.name for f in fields(kind) if f.name in data]
-        return kind(**{name: _build(hints[name], data[name]) for name in there})  # type: ignore[operator]
-    if kind is np.ndarray:  # a row of attention weights
+def _from_json(cls: Any, data: Any) -> Any:
+    """Build a value of an annotated type from JSON data; a field with a default may be missing."""
+    parts, origin = get_args(cls), get_origin(cls) or cls
+    if origin is types.UnionType:  # a type or None
+        return None if data is None else _from_json(parts[0], data)
+    if is_dataclass(cls):
+        hints = get_type_hints(cls)
+        names = [f.name for f in fields(cls) if f.name in data]
+        return cls(**{name: _from_json(hints[name], data[name]) for name in names})  # type: ignore[operator]
+    if cls is np.ndarray:  # a row of attention weights
         return np.frombuffer(base64.b64decode(data), "<u2")
     if origin is dict:
         data = data["rows"] if parts[1] is np.ndarray else data
-        return {key: _build(parts[1], item) for key, item in data.items()}
+        return {key: _from_json(parts[1], item) for key, item in data.items()}
     if origin is list:
-        return [_build(parts[0], item) for item in data]
+        return [_from_json(parts[0], item) for item in data]
     if origin is tuple:
-        return tuple(_build(part, item) for part, item in zip(parts, data, strict=True))
+        return tuple(_from_json(part, item) for part, item in zip(parts, data, strict=True))
     return data

@@ -1,7 +1,8 @@
-"""The record of a run: what every pass of a decoder did, counted while it ran.
+"""The trace of a run: what each pass of a decoder did, counted while it ran.
 
-One record feeds every view (the stepper, its picture, the saved page, the figures, the tests).
-A token is named by its index in its sequence, which only grows; ranges are half-open, [[0, 4]] holds 0 to 3.
+All views read the same trace (the stepper, its picture, the saved page, the figures, the tests).
+A token is identified by its index in its sequence, which only grows. Ranges are half-open, so that
+[[0, 4]] is 0 to 3.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from helpers.trace.document import Document, check_length, check_names
+from helpers.trace.document import Document, check_indices, check_length
 
 FULL = 65535  # an attention weight w is stored as round(w * FULL) in 16 bits
 
-Range = tuple[int, int]  # half-open: (0, 4) holds 0, 1, 2, 3
+Range = tuple[int, int]  # half-open: (0, 4) is 0, 1, 2, 3
 
 
 @dataclass
@@ -26,13 +27,13 @@ class Token:
 
     text: str
     id: int | None
-    position: int  # as the run counts: the toy from 1, models from 0
+    position: int  # as the run counts them: the toy from 1, models from 0
     origin: str  # prompt | generated
 
 
 @dataclass
 class TokenSequence:
-    """The text of a trace; a token is named by its index here. The first `prompt` are the prompt."""
+    """The text of a trace; the first `prompt` tokens are the prompt. Its index here identifies a token."""
 
     prompt: int
     tokens: list[Token]
@@ -40,10 +41,10 @@ class TokenSequence:
 
 @dataclass
 class Model:
-    """What ran: sizes, head names (None for a model whose heads have none) and bytes of one element.
+    """The model that ran: sizes, names of heads (None if they have no names) and bytes of one element.
 
-    Heads and widths are those of the first layer that attends: a pass's `shapes` has those of every layer.
-    `layer_types` names what each layer is, such as "sliding attention"; None where all are alike.
+    Heads and widths are those of the first layer with attention; a pass's `shapes` has those of every layer.
+    `layer_types` has the type of each layer, such as "sliding attention"; None if all have the same type.
     """
 
     name: str
@@ -60,7 +61,7 @@ class Model:
 
 @dataclass
 class Output:
-    """What one query's logits gave: candidates (text, logit, probability) and the token chosen."""
+    """The output of one query: candidates (text, logit, probability) and the chosen token."""
 
     query: int
     top: list[tuple[str, float, float]]
@@ -70,17 +71,17 @@ class Output:
 
 @dataclass
 class Part:
-    """What ran in a pass. Its queries are the repeated and the new tokens, by index."""
+    """The tokens that ran in a pass: its queries are the repeated and the new tokens, by index."""
 
     sequence: int
     new: list[Range]
-    visible: list[list[Range]]  # for each query, the tokens it may look at
-    read: list[Range]  # rows that lay in the cache already
-    written: list[Range]  # rows put into a cache that stays
-    kept: tuple[int, int]  # rows in the cache before and after, asked of the cache
-    repeated: list[Range]  # tokens processed again
+    visible: list[list[Range]]  # for each query, the tokens that it may attend to
+    read: list[Range]  # tokens whose KV entries were in the cache before
+    written: list[Range]  # tokens whose KV entries the cache keeps
+    kept: tuple[int, int]  # KV entries in the cache before and after, as the cache reports them
+    repeated: list[Range]  # tokens that are processed again
     target: list[int] | None  # training: the token that each query should predict
-    contexts: dict[str, list[list[float]]]  # "layer.head" -> one list of v_dim numbers for each new row
+    contexts: dict[str, list[list[float]]]  # "layer.head" -> one list of v_dim numbers for each new token
     out: list[Output]
 
     @property
@@ -91,7 +92,7 @@ class Part:
 
 @dataclass
 class Kept:
-    """What layers see and keep in a pass that is not what the part says: a window, or a state and no rows."""
+    """What other layers than those of the part see and keep: with a sliding window, or without KV entries."""
 
     layers: list[int]
     visible: list[list[Range]]
@@ -103,28 +104,26 @@ class Kept:
 
 @dataclass
 class Pass:
-    """One run of the model over one or more tokens: one part. Counts are those of one head and one layer."""
+    """One pass of the model over one or more tokens, with one part. Counts are for one head of one layer."""
 
     phase: str  # training | prefill | decode
     parts: list[Part]
-    shapes: list[
-        dict[str, Any]
-    ]  # one a layer: layer, q, k, v, scores; those and state where it keeps a state
+    shapes: list[dict[str, Any]]  # for each layer: layer, q, k, v, scores, and state if it keeps one
     counts: dict[str, int]  # positions, kv_rows, rows_read, pairs, products
-    others: list[Kept] = field(default_factory=list)  # of layers that do otherwise
+    others: list[Kept] = field(default_factory=list)  # layers that differ
 
     def at(self, layer: int) -> Pass:
-        """Return the pass as one layer does it: its part and counts are that layer's."""
+        """Return the pass with the part and the counts of one layer."""
         for other in self.others:
             if layer in other.layers:
-                mine = {name: x for name, x in vars(other).items() if name not in ("layers", "counts")}
-                return replace(self, parts=[replace(self.parts[0], **mine)], counts=other.counts, others=[])
+                own = {name: x for name, x in vars(other).items() if name not in ("layers", "counts")}
+                return replace(self, parts=[replace(self.parts[0], **own)], counts=other.counts, others=[])
         return self
 
 
 @dataclass
 class Run:
-    """The same tokens processed once through, with one kind of cache: none, growing, static, …"""
+    """One run over the tokens, with one type of cache: none, growing, static, …"""
 
     name: str
     cache: str
@@ -132,17 +131,17 @@ class Run:
 
     @property
     def steps(self) -> list[Pass]:
-        """The passes of the reply: prefill and the decode steps, without the training reference."""
+        """The passes that generate the reply: prefill and decode, without training."""
         return [event for event in self.passes if event.phase != "training"]
 
-    def counted(self, what: str) -> list[int]:
-        """Return one of the counts, such as "positions", of each step."""
-        return [event.counts[what] for event in self.steps]
+    def per_step(self, count: str) -> list[int]:
+        """Return one of the counts, such as "positions", for each step."""
+        return [event.counts[count] for event in self.steps]
 
 
 @dataclass
 class Values:
-    """Contents of K and V by token index (the toy only): k is None where the run had rules, not keys."""
+    """Contents of K and V by token index (the toy only); k is None if the run had rules instead of keys."""
 
     sequence: int
     layer: int
@@ -152,7 +151,7 @@ class Values:
 
 @dataclass
 class Trace(Document):
-    """All that was recorded; see the module's docstring. Compare two with `compare`."""
+    """The trace of one text's runs; see the module's docstring. Compare two traces with `compare`."""
 
     FORMAT = "watch-it-decode-trace"
 
@@ -164,66 +163,68 @@ class Trace(Document):
     values: list[Values] | None = None
 
     def check(self) -> None:
-        """Raise TraceError for a number that names nothing that is there, or a list of the wrong length."""
+        """Raise TraceError for an index that is out of range, or a list of the wrong length."""
         n_layers = self.model.n_layers
         passes = [event for run in self.runs for event in run.passes]
         check_length("texts", len(self.sequences), 1)
         check_length("runs without a pass", sum(not run.passes for run in self.runs or [Run("", "", [])]), 0)
         n_tokens = len(self.sequences[0].tokens)
-        check_names("token", [self.sequences[0].prompt - 1], n_tokens)
-        check_names("head", [head for _, head in self.recorded], self.model.n_heads)
+        check_indices("token", [self.sequences[0].prompt - 1], n_tokens)
+        check_indices("head", [head for _, head in self.recorded], self.model.n_heads)
         layers = [layer for layer, _ in self.recorded] + [one.layer for one in self.values or []]
         layers += [shape["layer"] for event in passes for shape in event.shapes]
-        check_names(
+        check_indices(
             "layer", layers + [n for event in passes for one in event.others for n in one.layers], n_layers
         )
         for event in passes:
             check_length("parts of a pass", len(event.parts), 1)
             [part] = event.parts
             for start, stop in part.new + part.repeated:
-                check_names("token", (start, stop - 1), n_tokens)
+                check_indices("token", (start, stop - 1), n_tokens)
             check_length("targets", len(part.target or part.queries), len(part.queries))
-            check_names("token", part.target or [], n_tokens)
+            check_indices("token", part.target or [], n_tokens)
             for out in part.out:
-                check_names("token", (out.query, out.chosen), n_tokens)
-            looks: list[Part | Kept] = [part, *event.others]
-            for one in looks:
-                check_length("lists of visible tokens", len(one.visible), len(part.queries))
-                for start, stop in chain(one.read, one.written, *one.visible):
-                    check_names("token", (start, stop - 1), n_tokens)
+                check_indices("token", (out.query, out.chosen), n_tokens)
+            layer_groups: list[Part | Kept] = [part, *event.others]
+            for group in layer_groups:
+                check_length("lists of visible tokens", len(group.visible), len(part.queries))
+                for start, stop in chain(group.read, group.written, *group.visible):
+                    check_indices("token", (start, stop - 1), n_tokens)
             self._check_weights(event)
 
     def _check_weights(self, event: Pass) -> None:
         queries = event.parts[0].queries
         for layer in {layer for layer, _ in self.recorded}:
             sizes = [sum(stop - start for start, stop in seen) for seen in event.at(layer).parts[0].visible]
-            for head in (head for of, head in self.recorded if of == layer):
+            for head in (head for recorded_layer, head in self.recorded if recorded_layer == layer):
                 for query, size in zip(queries, sizes, strict=True):
                     row = self.weights.get(weight_key(0, query, layer, head))
                     check_length("attention weights of a token", size if row is None else len(row), size)
 
     @property
     def layers(self) -> list[int]:
-        """The layers that can be shown: those with heads that were recorded, and those that keep no rows."""
-        rowless = {shape["layer"] for shape in self.runs[0].passes[0].shapes if shape["v"] is None}
-        return sorted(rowless | {layer for layer, _ in self.recorded})
+        """The layers that can be shown: those with recorded heads, and those without attention."""
+        no_attention = {shape["layer"] for shape in self.runs[0].passes[0].shapes if shape["v"] is None}
+        return sorted(no_attention | {layer for layer, _ in self.recorded})
 
     def run(self, name: str) -> Run:
-        """Return the run of that name; KeyError names those there are."""
+        """Return a run by its name; KeyError, with the names of all runs, if there is none."""
         for run in self.runs:
             if run.name == name:
                 return run
         raise KeyError(f"no run named {name!r}; this trace has {[run.name for run in self.runs]}")
 
     def only(self, name: str) -> Trace:
-        """Return this trace with one of its runs, so that two runs can be compared."""
+        """Return this trace with only one of its runs, so that two runs can be compared."""
         return replace(self, runs=[self.run(name)])
 
     def attention_weights(self, token: int, layer: int, head: int) -> np.ndarray:
-        """Return one query's weights over the tokens it may look at; KeyError if they were not recorded."""
+        """Return a query's weights over the tokens that it may attend to; KeyError if not recorded."""
         key = weight_key(0, token, layer, head)
         if key not in self.weights:
-            raise KeyError(f"no row of token {token}, layer {layer}, head {head}; recorded: {self.recorded}")
+            raise KeyError(
+                f"no weights of token {token}, layer {layer}, head {head}; recorded: {self.recorded}"
+            )
         return self.weights[key].astype(float) / FULL
 
     def __repr__(self) -> str:
@@ -233,18 +234,18 @@ class Trace(Document):
 
 
 def spread(ranges: Iterable[Sequence[int]]) -> list[int]:
-    """[(0, 2), (5, 6)] -> [0, 1, 5]"""
+    """Return the indices in ranges: [(0, 2), (5, 6)] -> [0, 1, 5]."""
     return [i for start, stop in ranges for i in range(start, stop)]
 
 
 def gather(indices: Iterable[int]) -> list[Range]:
-    """[0, 1, 5] -> [(0, 2), (5, 6)]"""
-    found = set(map(int, indices))
-    starts = sorted(i for i in found if i - 1 not in found)
-    stops = sorted(i + 1 for i in found if i + 1 not in found)
+    """Return indices as ranges: [0, 1, 5] -> [(0, 2), (5, 6)]."""
+    unique = set(map(int, indices))
+    starts = sorted(i for i in unique if i - 1 not in unique)
+    stops = sorted(i + 1 for i in unique if i + 1 not in unique)
     return list(zip(starts, stops, strict=True))
 
 
 def weight_key(sequence: int, token: int, layer: int, head: int) -> str:
-    """The name of one row of attention weights in `Trace.weights`."""
+    """Return the key of one token's attention weights in `Trace.weights`."""
     return f"{sequence}.{token}.{layer}.{head}"

@@ -18,10 +18,10 @@ codecs.register_error("spelled", _spelled)
 
 
 def spell(raw: bytes) -> str:
-    """Return the text of bytes in UTF-8; those that are not a whole character are written as `<0xF0>`."""
+    """Return bytes as text; bytes that are not a complete character in UTF-8 are written as `<0xF0>`."""
     return raw.decode("utf-8", "spelled")
 
 
 def join(texts: Iterable[str]) -> str:
-    """Return tokens' texts as one text, in which bytes that make a character together are that character."""
+    """Join the texts of tokens; spelled bytes that together make a character are replaced by it."""
     return BYTES.sub(lambda run: spell(bytes.fromhex(re.sub("<0x|>", "", run[0]))), "".join(texts))
