@@ -1,4 +1,4 @@
-"""A card is recorded: the steps that were asked for, beside their predictions, and notebook 16 shows them."""
+"""Recording a card: the requested steps are timed, stored with predictions, and shown in notebook 16."""
 
 from __future__ import annotations
 
@@ -17,18 +17,16 @@ from helpers.model.transformer import Transformer
 from tools import card
 
 
-def test_each_pair_that_fits_is_timed_and_shown_beside_its_prediction(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_pair_that_fits_is_timed_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = set()
 
-    def watched(model: Transformer, newest: torch.Tensor, cache: Cache) -> torch.Tensor:
+    def noting_run(model: Transformer, newest: torch.Tensor, cache: Cache) -> torch.Tensor:
         ran.add((len(newest), cache.length))
         return run(model, newest, cache)
 
-    a_token = 2048  # bytes of the shipped model's rows, in float32
-    gib = 2 * 1001 * a_token / 2**30
-    changes = {"run": watched, "RECORDED": tmp_path, "USERS": (1, 2, 3), "TOKENS": (500, 1000)}
+    token_nbytes = 2048  # KV entries of one token in the shipped model, in float32
+    gib = 2 * 1001 * token_nbytes / 2**30
+    changes = {"run": noting_run, "RECORDED": tmp_path, "USERS": (1, 2, 3), "TOKENS": (500, 1000)}
     for name, value in changes.items():
         monkeypatch.setattr(card, name, value)
     monkeypatch.setattr(card, "DEVICE", "cpu")
@@ -40,7 +38,7 @@ def test_each_pair_that_fits_is_timed_and_shown_beside_its_prediction(
     assert {(one["users"], one["tokens"]) for one in recorded["steps"] if one["ms"]} == fits
     assert [one["ms"] for one in recorded["steps"]][-1] is None
     for one in recorded["steps"]:
-        nbytes = 4 * shipped.CONFIG.n_parameters + one["users"] * (one["tokens"] + 1) * a_token
+        nbytes = 4 * shipped.CONFIG.n_parameters + one["users"] * (one["tokens"] + 1) * token_nbytes
         assert one["predicted"] == pytest.approx(1000 * nbytes / 3.35e12, rel=1e-3)
     shown = n16.steps_measured(tmp_path)
     assert [name for name in shown if "gqa" in name] == [f"{n}, gqa on {recorded['device']}" for n in (1, 2)]

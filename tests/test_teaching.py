@@ -1,4 +1,4 @@
-"""A class: lessons that add up and name cells that are there, sheets whose answers hold, who solved what."""
+"""Lessons, worksheets and homework: cells that lessons name exist, answers are right, solved is reported."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def text_of(path: str) -> str:
 
 
 @pytest.mark.parametrize(("name", "text"), PARTS)
-def test_numbers_are_the_notebooks(name: str, text: str) -> None:
+def test_numbers_equal_those_in_the_notebooks(name: str, text: str) -> None:
     links = list(teaching.LINK.finditer(text))
     assert all(teaching.cell_of(link) for link in links)
     here = "\n".join(text_of(path) for path in {link["path"] for link in links})
@@ -79,7 +79,7 @@ def test_slides_show_the_stored_pictures() -> None:
         teaching.picture(new.new_code_cell("1"))
 
 
-def test_pages_of_a_class_lead_to_pages() -> None:
+def test_links_of_lessons_lead_to_pages() -> None:
     result = {"index.html", "worksheet.html", "worksheet-answers.html", "card.html", "slides.html"}
     result |= sheets.sheets().keys()
     page = teaching.teaching()
@@ -126,7 +126,7 @@ def test_blank_sheets_hold_no_answer() -> None:
     assert '<td class="solved">12.5</td><td class="solved">5</td>' in walk
 
 
-def test_who_solved_what(tmp_path: Path) -> None:
+def test_collect_reports_solved_exercises(tmp_path: Path) -> None:
     """Right, wrong, never ending, no Python, an end of the kernel, no notebook: each pupil has a line."""
     path = ROOT / "notebooks/05_keep_it_right.ipynb"
     right, parts = nbformat.read(path, as_version=4), exercises_of(path)
@@ -180,7 +180,7 @@ def test_the_last_check_of_a_notebook_counts() -> None:
     assert collect.state(cells, "mask", begin, 30, cells) == "solved"
 
 
-def test_cells_that_the_student_has_not_changed_may_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_cells_may_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     clients: list[dict[str, Any]] = []
     monkeypatch.setattr(collect, "NotebookClient", lambda book, **given: clients.append(given))
     came, own = "import torch", "def mask(T, S): return torch.ones(T, S)"
@@ -190,14 +190,14 @@ def test_cells_that_the_student_has_not_changed_may_take_longer(monkeypatch: pyt
     assert [timeout(new.new_code_cell(source)) for source in (begin, came, own)] == [300, 300, 30]
 
 
-def test_only_cells_run_that_an_exercise_needs() -> None:
+def test_only_cells_that_an_exercise_needs_run() -> None:
     cells = ["import os\nn = 1", "def f(x):\n    y = g(x)", "def g(x): return n", "y = 1 / 0", "f = 3"]
     assert collect.needed(cells, "check.f(f)", end=4) == cells[:3]
     assert collect.names_of("def f(:")[0] == {"def", "f"}
 
 
 @pytest.mark.parametrize("git", [False, True])
-def test_a_notebook_as_it_came(tmp_path: Path, git: bool) -> None:
+def test_reset_restores_a_notebook(tmp_path: Path, git: bool) -> None:
     """Whatever a reader, or Lab's next start, does to a page: it comes back, and the reader's own stays."""
     page = tmp_path / "notebooks/03_decode.ipynb"
     page.parent.mkdir()
@@ -229,7 +229,7 @@ def test_a_notebook_as_it_came(tmp_path: Path, git: bool) -> None:
         reset.reset("77", tmp_path)
 
 
-def test_lab_keeps_how_the_notebooks_came(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lab_keeps_fresh_copies_of_notebooks(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     config = SimpleNamespace(ServerApp=SimpleNamespace(), ContentsManager=SimpleNamespace())
     monkeypatch.setattr(reset, "keep", lambda: calls.append(1))

@@ -1,4 +1,4 @@
-"""The map of slots and budgets: each box is a simulation of its own, and the recipe leads to a filled one."""
+"""Slots and budgets of notebook 16, and fleets of notebook 20: each number is that of its own simulation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SERVICE = Service()
 
 
 @pytest.mark.parametrize(("slots", "budget"), [(8, 256), (64, 512)])
-def test_a_box_is_what_a_simulation_of_these_slots_says(slots: int, budget: int) -> None:
+def test_a_box_equals_its_own_simulation(slots: int, budget: int) -> None:
     """Also where slots that are never used up were not simulated again."""
     machine = fleet.Machine(SERVICE.model, SERVICE.card, n16.REACHED, 1e12, slots, budget)
     times = fleet.colocated(machine, fleet.chat_turns(SERVICE, n16.N, 0, 2.0, hits=False), 1)
@@ -42,7 +42,7 @@ def test_the_recipe_leads_to_a_filled_box() -> None:
         assert (step(SERVICE.model, SERVICE.card, texts).total <= SERVICE.itl_slo) == fits
 
 
-def test_beside_the_slots_that_fit_all_idle_chats_have_room() -> None:
+def test_slots_that_fit_leave_space_for_idle_chats() -> None:
     slots = n16.slots_that_fit(SERVICE, True)
     fit = map(SERVICE.idle_chats_that_fit, (slots, slots + 1))
     assert [n >= SERVICE.idle_chats for n in fit] == [True, False]
@@ -58,7 +58,7 @@ def test_published_steps_are_within_their_bound() -> None:
         assert 0.6 < share == bound / ms < 0.9
 
 
-def test_turning_a_knob_turns_the_map(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changing_a_knob_changes_the_map(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[dict[str, Any]] = []
     monkeypatch.setattr(IPython.display, "display", lambda bundle, raw, **_: shown.append(bundle))
     explorer = n16.Map(SERVICE, ttft_slo=1.0)
@@ -75,7 +75,7 @@ def test_turning_a_knob_turns_the_map(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "692" in picture.value
 
 
-def test_a_fleet_is_tried_in_each_way_until_both_promises_are_kept() -> None:
+def test_fewest_adds_cards_until_both_limits_are_met() -> None:
     machine = fleet.Machine(SERVICE.model, SERVICE.card, 0.7, 25e9, slots=8, budget=64)
     asked = fleet.chat_turns(SERVICE, 24, 0, 2.0, hits=False)
     tried = n20.in_chunks(machine, asked, 3, [*n20.BUDGETS, n20.WHOLE])

@@ -1,4 +1,4 @@
-"""The rooms of the house: who may import whom, and what no file may say."""
+"""The structure of the repository: imports between packages, length of functions, forbidden text."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def forbidden(path: Path) -> Iterator[str]:
 BINARY = {".png", ".jpg", ".gif", ".safetensors", ".webm", ".mp4"}
 
 
-def test_no_file_says_what_it_should_not() -> None:
+def test_no_file_contains_forbidden_text() -> None:
     texts = [path for path in project_files() if path.suffix not in BINARY]
     assert len(texts) > 20
     here = Path(__file__)
