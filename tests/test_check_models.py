@@ -21,7 +21,7 @@ def test_operations_move_information_as_named() -> None:
     moved = [n07.moves()(f, x) for f, x in n07.operations().values()]
     attention, linear, norm, centred, wrong_norm, handed_on = moved
     assert np.array_equal(attention, np.tri(5, dtype=bool))
-    for table in (linear, norm, centred):  # 3 of 6, as is said
+    for table in (linear, norm, centred):  # 3 of 6, as the notebook says
         assert np.array_equal(table, np.eye(len(table), dtype=bool))
     assert wrong_norm.all()
     assert np.array_equal(handed_on, np.tri(4) - np.tri(4, k=-2) > 0)
@@ -87,8 +87,8 @@ def ends_alike(old: list[int], new: list[int], size: int) -> int:
 
 def by_letters(old: list[str], new: list[str]) -> int:
     """Compare two texts letter by letter, and count the words of the part that is equal."""
-    alike = takewhile(lambda pair: pair[0] == pair[1], zip(" ".join(old), " ".join(new), strict=False))
-    return len("".join(a for a, _ in alike).split())
+    equal = takewhile(lambda pair: pair[0] == pair[1], zip(" ".join(old), " ".join(new), strict=False))
+    return len("".join(a for a, _ in equal).split())
 
 
 def by_the_middle(pause: Any, step: Any, P: int, n: int) -> tuple[float, float]:

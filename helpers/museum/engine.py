@@ -179,7 +179,7 @@ def plain_run(probe: Probe) -> Runner:
 
 
 class MaskAtTheCorner(SmallServer):
-    """In several tokens at once the mask begins at its upper left corner (room 1)."""
+    """With several tokens at once the mask begins at its upper left corner (room 1)."""
 
     def mask_start(self, T: int) -> int:
         return self.length if T == 1 else 0
@@ -193,14 +193,14 @@ class PaddingSeen(SmallServer):
 
 
 class UnwrittenSeen(SmallServer):
-    """Rows of the buffer that nobody has written are looked at (room 7)."""
+    """Entries of the buffer that have not been written are attended to (room 7)."""
 
     def extend_mask(self, mask: Tensor, n: int) -> Tensor:
         return F.pad(mask, (0, n), value=True)
 
 
 class PageWrittenTwice(SmallServer):
-    """Who begins with the same words shares a page, and writes into it from where the texts part."""
+    """A request with the same beginning shares a page, and writes to it from where the texts differ."""
 
     def shared_pages(self) -> list[int]:
         page, n_tokens = divmod(common_prefix(self.ids, self.beside), PAGE)
@@ -208,14 +208,14 @@ class PageWrittenTwice(SmallServer):
 
 
 class AdapterForgotten(SmallServer):
-    """Rows that were made without the adapter are found by their tokens alone (room 10)."""
+    """KV entries computed without the adapter are found by their tokens alone (room 10)."""
 
     def n_cached_tokens(self) -> int:
         return common_prefix(self.ids[:-1], self.before)
 
 
 class PageGivenAway(SmallServer):
-    """The first page that was found is still on the free list, and is given away (room 4)."""
+    """The first page that was found is still on the free list, and is allocated again (room 4)."""
 
     def shared_pages(self) -> list[int]:
         return [0] if self.n_found else []
@@ -229,7 +229,7 @@ class RowsCounted(SmallServer):
 
 
 class LengthKept(SmallServer):
-    """After a reset the rows are zero, and the length is kept (room 8)."""
+    """After a reset the entries are zero, and the length is kept (room 8)."""
 
     def reset(self) -> None:
         self.k, self.v = ([torch.zeros_like(x) for x in layers] for layers in (self.k, self.v))
