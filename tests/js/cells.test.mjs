@@ -35,6 +35,11 @@ test("a head that the layer has not is the mean, and a mean of rows that are not
   assert.deepEqual([isPicked(0.05, 1), isPicked(0.0124, 4), isPicked(0.0125, 4)], [true, false, true]);
 });
 
+test("the mean of many heads has no contexts", () => {
+  const many = frame(record("heads"), 1);
+  assert.deepEqual([many.heads, many.contexts.size], [[], 0]);
+});
+
 test("cells of a part of the columns are those of the whole row", () => {
   for (const cached of [true, false]) {
     const { run } = frame(record("n24"), 2, { cached });
@@ -92,6 +97,10 @@ test("words that carry their spaces stand as the text has them, others apart", (
   );
   const running = (...texts) =>
     runningText(texts.map((text) => ({ text }))).map(({ text, blank }) => [text, blank]);
+  assert.deepEqual(running("<0xC3>", "<0xA9>"), [
+    ["", true],
+    ["é", true],
+  ]);
   assert.deepEqual(running("in", "Oslo", "."), [
     ["in", true],
     ["Oslo", true],

@@ -27,6 +27,7 @@ test("columns stand side by side, in one piece, and never on top of the notes", 
         });
         if (layout.notes) assert.ok(layout.notes.x >= layout.xEnd);
         if (layout.notes) assert.ok(layout.notes.x + layout.notes.width <= width, "none is cut off");
+        if (layout.notes) assert.ok(layout.notes.width >= (layout.dense ? 240 : 204), "they have their room");
         if (layout.next && !layout.dense)
           assert.ok(layout.next.x >= layout.notes.x + layout.notes.width - 1e-6);
         if (layout.next)
@@ -51,6 +52,20 @@ test("five tokens stand with contexts and next word beside them at 900 px, under
     [36, 26],
     "K is higher where its contents are shown",
   );
+});
+
+test("a board turns into another at the very pixel from which its parts fit", () => {
+  const modes = [630, 631, 830, 831].map((width) => lay(width, 5).mode);
+  assert.deepEqual(modes, ["narrow", "medium", "medium", "wide"]);
+  const rowH = (width) => [5, 6, 8, 9, 12, 13, 16, 17].map((columns) => lay(width, columns).rowH);
+  assert.deepEqual(rowH(2400), [34, 30, 30, 24, 24, 22, 22, 20]);
+  assert.deepEqual(rowH(362), [34, 30, 30, 30, 30, 22, 22, 20], "higher where it is narrow, up to a dozen");
+  const said = [479, 480].map((width) => lay(width, 3).size.said);
+  assert.deepEqual(said, [52, 36], "a line more of the lab's notes");
+  const tight = (key) =>
+    layoutOf({ width: 862, columns: 5, heads: 4, wants: Array(5).fill(45), label: 52, key });
+  assert.equal(tight(55).widths[0], 65);
+  assert.deepEqual([tight(55).tight, tight(56).tight], [false, true], "K fits in one line");
 });
 
 test("columns are equal where the words fit, and only long words get more where they do not", () => {
@@ -104,15 +119,20 @@ test("the next words keep above the cache, and on a dense board above the sums, 
     const [lines, height] = [9, 24];
     const top = nextTop(layout, layout.y[below] - 4, lines, height);
     assert.ok(top + 22 + lines * height + 6 <= layout.y[below], `${columns} tokens`);
+    assert.equal(nextTop(layout, 0, 2, height), below === "k" ? 0 : layout.y.cell, "not over the top");
   }
 });
 
 test("points and cells", () => {
   const layout = lay(862, 5);
-  layout.xs.forEach((x, k) => assert.equal(columnAt(layout, x + 5), k));
-  for (const x of [layout.x0 - 1, layout.xEnd + 1]) assert.equal(columnAt(layout, x), null);
+  for (const by of [0, 5]) layout.xs.forEach((x, k) => assert.equal(columnAt(layout, x + by), k));
+  for (const x of [layout.x0 - 1, layout.xEnd]) assert.equal(columnAt(layout, x), null);
   assert.equal(rowAt(layout, layout.y.cell + 3.5 * layout.rowH, 5), 3);
-  assert.equal(rowAt(layout, layout.y.k, 5), null);
+  const edges = [-1, 0, 5 * layout.rowH - 1, 5 * layout.rowH];
+  assert.deepEqual(
+    edges.map((y) => rowAt(layout, layout.y.cell + y, 5)),
+    [null, 0, 4, null],
+  );
 });
 
 test("the window ends just after the pass, or starts where the reader put it", () => {
@@ -131,4 +151,5 @@ test("the rail names first, current and last, and marks the gaps", () => {
   const events = Array.from({ length: 62 }, (_, i) => ({ name: `Decode ${i}`, short: String(i) }));
   for (let current = 0; current < 62; current++)
     assert.ok(fittingRail(events, current, 260).includes(current));
+  assert.deepEqual(fittingRail(events, 30, 0), [null, 30, null, 61], "the current one and the last at least");
 });

@@ -199,6 +199,8 @@ test("shapes of published models at a chosen length", () => {
     latent: false,
   });
   assert.deepEqual(shapes("DeepSeek-V3", 2, 1000).formula, { T: 1, S: 1001, k: 576, v: 512, latent: true });
+  const oneKvHead = { entry_size: 2 * 128, pair: 2 * 8 * 2 * 128 };
+  assert.deepEqual(lab.headOf(oneKvHead, 8), { latent: false, kvHeads: 1, k: 128, v: 128 });
   for (const { n_heads, kinds } of models)
     for (const kind of kinds.filter((one) => !one.state)) {
       const { kvHeads, k, v, latent } = lab.headOf(kind, n_heads);

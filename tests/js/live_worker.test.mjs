@@ -5,6 +5,7 @@ import { test } from "node:test";
 import { conversation } from "../../helpers/stepper/js/live/answer.ts";
 import { likeliest, mulberry32 } from "../../helpers/stepper/js/live/sample.ts";
 import { chatPrompt } from "../../helpers/stepper/js/live/tokens.ts";
+import { Words } from "../../helpers/stepper/js/live/words.ts";
 
 const FILE = readFileSync(new URL("../../helpers/weights/model.f16.safetensors", import.meta.url));
 const SETTINGS = { temperature: 0, seed: 0 };
@@ -68,6 +69,16 @@ test("a change that is stopped says so", async () => {
     ({ op }, ask) => op === "loaded" && ask({ do: "stop" }),
   );
   assert.match(answer.say, /^stopped, as asked/);
+});
+
+test("the last token of a text is told so, for a letter of which no more comes", async () => {
+  const { decodeStream } = Words.prototype;
+  Words.prototype.decodeStream = () => (_, isLast) => (isLast ? "last" : "more");
+  const passes = [];
+  const hear = ({ op, said }) => op === "pass" && passes.push(said.text);
+  const asks = [load(FILE), { do: "tokenize", text: "Today weather" }, { ...WRITE, tokens: [TODAY] }];
+  const [, cut] = await talk(asks, hear).finally(() => Object.assign(Words.prototype, { decodeStream }));
+  assert.deepEqual([cut.texts, passes], [["more", "last"], ["more", "last"]]); // prettier-ignore
 });
 
 test("a chat template is read in a time that grows as it does", () => {

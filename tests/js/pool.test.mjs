@@ -57,10 +57,13 @@ test("who is pointed at lights up, in the order of the text", () => {
     const words = pools.describePool(pool, n, moment);
     const found = moment.pages.filter((page) => page.findable).length;
     assert.equal(words.length, step.running.length + Math.min(8, found));
-    for (let request = 0; request < pool.marks.length; request++)
-      seen.add(
-        pools.pointedAt(pool, n, moment, { request }).match(/waits|has left|not come|in this order/)[0],
-      );
+    for (let request = 0; request < pool.marks.length; request++) {
+      const said = pools.pointedAt(pool, n, moment, { request });
+      const [where] = said.match(/waits|has left|not come|in this order/);
+      const ran = pool.stays.some((stay) => stay.request === request && stay.from < n);
+      if (/left|come/.test(where)) assert.equal(where, ran ? "has left" : "not come");
+      seen.add(where);
+    }
   });
   assert.deepEqual([...seen].sort(), [
     "findable",
@@ -108,6 +111,18 @@ test("lanes that do not fit beside the line of those who wait scroll", () => {
     [449, 448].map((width) => pools.poolLayout(pool, width).scrolls),
     [false, true],
   );
+});
+
+test("few lanes, steps and pages are as large as can be read, many as small", () => {
+  const sizes = ["six", "many"].map((name) => {
+    const pool = pools.poolOf(load(`pool_${name}`).trace);
+    const { lane, step, page, columns, high } = pools.poolLayout(pool, 940);
+    return [lane, Number(step.toFixed(2)), page, columns, high];
+  });
+  assert.deepEqual(sizes, [
+    [30, 44.5, 104, 6, 46],
+    [8, 7.3, 26, 35, 20],
+  ]);
 });
 
 test("it fits in every width", () => {

@@ -32,6 +32,10 @@ for (const name of [...NAMES, "diary"])
     const race = raceOf(readTrace(data));
     const plain = data.runs.find((run) => run.cache === "none");
     const runs = [data.runs.find((run) => run !== plain), plain];
+    assert.deepEqual(
+      momentsOf(race),
+      [...new Set(momentsOf(race))].sort((a, b) => a - b),
+    );
     race.lanes.forEach((lane, k) => {
       const rows = boundaries(runs[k]);
       assert.deepEqual(lane.words, rows.at(-1).words);

@@ -84,8 +84,9 @@ test("numbers as people write them", () => {
     "2,070",
     "28,758",
   ]);
-  assert.deepEqual([80 * 2 ** 30, 1.5 * 2 ** 20, 3000 * 2 ** 30].map(formatGib), [
+  assert.deepEqual([80 * 2 ** 30, 2 ** 30, 1.5 * 2 ** 20, 3000 * 2 ** 30].map(formatGib), [
     "80.0 GiB",
+    "1.0 GiB",
     "1.5 MiB",
     "3,000.0 GiB",
   ]);
@@ -190,6 +191,9 @@ test("what an address tells wrongly is as at first, and is named", () => {
     "1,1,1,1,1,1,0,,,*1,1,1,,0,0",
     "1,1,1,1,1,x,0,,,*1,1,1,,0,1",
     "1,1,1,1,1,1,0,,,",
+    "0,1,1,1,1,1,0,,,*1,1,1,,0,1",
+    "1.5,1,1,1,1,1,0,,,*1,1,1,,0,1",
+    "-1,1,1,1,1,1,0,,,*1,1,1,,0,1",
   ]) {
     const named = [];
     caseFrom(new Map([["case-sizes", sizes]]), machines, chosen(), named, "case-");

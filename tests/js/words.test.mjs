@@ -6,6 +6,7 @@ import { readTrace } from "../../helpers/stepper/js/trace.ts";
 import {
   aheadSentence,
   describe,
+  drawerName,
   keyTexts,
   ledgerOf,
   plainSentence,
@@ -101,6 +102,21 @@ test("the last layer alone gives the next word", () => {
 
 test("K's contents", () => {
   assert.deepEqual(keyTexts([0, 5]), ["0", "5"]);
+  assert.deepEqual(keyTexts([0, 5, 1]), [], "of more than two numbers, none");
+});
+
+test("what keeps rows or a state has its name, with the kind of layer where there are several", () => {
+  const names = [0, 2].map((layer) => drawerName(frame(record("kinds"), 1, { layer })));
+  assert.deepEqual(names, ["KV cache · full attention", "no rows · linear attention"]);
+  assert.deepEqual(
+    [0, 1].map((event) => drawerName(frame(toy, event))),
+    ["training keeps nothing", "KV cache"],
+  );
+});
+
+test("a token of 24 characters is whole in a sentence, a longer one is cut", () => {
+  const said = [24, 25].map((n) => plainSentence(["the ", { token: "x".repeat(n) }]));
+  assert.deepEqual(said, [`the ${"x".repeat(24)}`, `the ${"x".repeat(23)}…`]);
 });
 
 test("the pass in words: what stands beside the grid", () => {
