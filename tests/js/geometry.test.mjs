@@ -19,7 +19,7 @@ const lay = (width, columns, lab = true, contexts = true) =>
 test("columns stand side by side, in one piece, and never on top of the notes", () => {
   for (const lab of [true, false])
     for (const width of [240, 262, 362, 540, 700, 862, 1162])
-      for (const columns of [1, 2, 5, 8, 11, 16, 24, 25, 64, 128]) {
+      for (const columns of [1, 2, 5, 8, 11, 16, 24, 25, 32, 64, 128]) {
         const layout = lay(width, columns, lab, lab);
         assert.equal(layout.xs.length, columns);
         layout.xs.forEach((x, k) => {
@@ -32,6 +32,7 @@ test("columns stand side by side, in one piece, and never on top of the notes", 
           assert.ok(layout.next.x >= layout.notes.x + layout.notes.width - 1e-6);
         if (layout.next)
           assert.ok(layout.next.x + layout.next.width <= layout.width + 1, `${width} ${columns}`);
+        if (layout.dense) assert.ok(layout.rowH <= Math.ceil(2 * layout.widths[0]), "cells are no towers");
         const bands = [layout.y.heads, layout.y.cell, layout.y.k, layout.y.v, layout.height];
         assert.deepEqual(
           bands,

@@ -46,7 +46,7 @@ test("who is pointed at lights up, in the order of the text", () => {
       const text = tokens.slice(place * pool.page_size, place * pool.page_size + filled);
       const kind = owners.length ? (filled ? "owned" : "empty") : findable ? "findable" : "free";
       seen.add(kind);
-      if (kind === "free" || kind === "empty") return;
+      if (kind === "free" || kind === "empty") return assert.doesNotMatch(said, /okens/);
       for (const word of text) assert.ok(said.includes(word), said);
       const first = place * pool.page_size + 1;
       assert.match(said, new RegExp(`okens ${first} to ${first + filled - 1}\\b`), "counted from 1");
@@ -103,6 +103,11 @@ test("a page that the same text has again at another place", () => {
     [0, 1].map((n) => pools.momentAt(pool, n).pages[2].place),
     [2, 0],
   );
+});
+
+test("who ran in the first step alone has left", () => {
+  const pool = poolOfOne([[0], [0]], { running: [] });
+  assert.match(pools.pointedAt(pool, 1, pools.momentAt(pool, 1), { request: 0 }), /has left/);
 });
 
 test("lanes that do not fit beside the line of those who wait scroll", () => {
