@@ -83,6 +83,8 @@ READ = """() => {
     hatched: all('.wid-work', (bar) => [...bar.children].map((part) => parseFloat(part.style.width))),
     candidates: all('.wid-candidate', (n) => [text(n.children[0]), text(n.children[2]),
       n.classList.contains('chosen'), n.querySelector('i').style.width]),
+    arrow: all('[data-key=arrow]', (n) => keyed('c').filter(([, c]) => Math.abs(height(c) - height(n)) < 2)
+      .map(([key]) => parseInt(key))),
     how: all('[data-key^=how]', text).join('; '),
     targets: [...all('[data-key^=tgt].target', text), ...all('.wid-targets', text)],
     sentence: all('.wid-recorded .wid-sentence', text)[0], words: all('.wid-unseen p', text),
@@ -375,5 +377,7 @@ def check_next(shown: dict[str, Any], want: dict[str, Any], seen: dict[str, Any]
     ]
     for (*_, width), one in zip(shown["candidates"], out["top"], strict=True):
         assert abs(float(width.rstrip("%")) - max(1, 100 * one["p"])) < 0.01
+    for level in shown["arrow"] if shown["cells"] else []:
+        assert {*level} == {out["query"]}, "the arrow begins at the row that the word comes from"
     assert ("percentages before these settings" in shown["how"]) == (out["how"] != "greedy")
     assert out["how"] == "greedy" or out["how"] in shown["how"]

@@ -81,6 +81,15 @@ test("the last token of a text is told so, for a letter of which no more comes",
   assert.deepEqual([cut.texts, passes], [["more", "last"], ["more", "last"]]); // prettier-ignore
 });
 
+test("five candidates are told, the chosen token among them however unlikely", async () => {
+  const told = [];
+  const hear = ({ op, said }) => op === "pass" && told.push(said);
+  const hot = { ...WRITE, tokens: [TODAY], steps: 10, noEos: true, settings: { temperature: 9, seed: 0 } };
+  await talk([load(FILE), hot], hear);
+  for (const { top, probability } of told)
+    assert.ok(top.length === 5 && top.some(([, , p]) => p === probability), JSON.stringify(top));
+});
+
 test("a chat template is read in a time that grows as it does", () => {
   const began = performance.now();
   chatPrompt("<|im_start|>system\n".repeat(20_000), "so?"); // 380 kB: beginning by beginning it takes 14 s
