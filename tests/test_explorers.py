@@ -34,15 +34,15 @@ def toys() -> explorers.NextWord:
     return explorers.next_word(LOGITS, toy.VOCABULARY)
 
 
-def test_next_word_knows_why_a_word_is_out() -> None:
+def test_which_setting_excludes_a_word() -> None:
     explorer = toys()
-    assert explorer.why_out(1.0, 4, 1.0) == [None] * 4
-    assert explorer.why_out(1.0, 2, 1.0) == [None, None, "top-k", "top-k"]
-    assert explorer.why_out(1.0, 4, 0.9) == [None, None, "top-p", "top-p"]
-    assert explorer.why_out(1.0, 3, 0.9) == [None, None, "top-k", "top-p"]
+    assert explorer.excluded_by(1.0, 4, 1.0) == [None] * 4
+    assert explorer.excluded_by(1.0, 2, 1.0) == [None, None, "top-k", "top-k"]
+    assert explorer.excluded_by(1.0, 4, 0.9) == [None, None, "top-p", "top-p"]
+    assert explorer.excluded_by(1.0, 3, 0.9) == [None, None, "top-k", "top-p"]
     falling = explorers.next_word(np.log([0.4, 0.3, 0.2, 0.1]), "abcd")
-    assert falling.why_out(1.0, 2, 0.5) == [None, "top-p", "top-k", "top-k"]  # 0.4 of 0.7 is over 0.5
-    assert explorer.why_out(0.001, 4, 1.0) == [None, "temperature", "temperature", "temperature"]
+    assert falling.excluded_by(1.0, 2, 0.5) == [None, "top-p", "top-k", "top-k"]  # 0.4 of 0.7 is over 0.5
+    assert explorer.excluded_by(0.001, 4, 1.0) == [None, "temperature", "temperature", "temperature"]
 
 
 @settings(deadline=None)
@@ -52,12 +52,12 @@ def test_next_word_knows_why_a_word_is_out() -> None:
     top_k=st.integers(1, 6),
     top_p=st.floats(0.05, 1),
 )
-def test_a_word_is_in_or_there_is_a_reason(
+def test_every_excluded_word_has_a_reason(
     logits: list[float], temperature: float, top_k: int, top_p: float
 ) -> None:
     explorer = explorers.next_word(logits, [f"word {n}" for n in range(len(logits))])
     setting: dict[str, Any] = {"temperature": temperature, "top_k": min(top_k, len(logits)), "top_p": top_p}
-    after, why = next_probabilities(np.array(logits), **setting), explorer.why_out(**setting)
+    after, why = next_probabilities(np.array(logits), **setting), explorer.excluded_by(**setting)
     assert [reason is None for reason in why] == [p > 0 for p in after]
     html = explorer.draw(**setting)
     assert html.count("→ out") == sum(reason is not None for reason in why)
@@ -78,21 +78,21 @@ def test_next_word_shows_before_and_after() -> None:
     assert "larger ones reach top-p 0.9" in explorer.draw(temperature=1.0, top_k=4, top_p=0.9)
 
 
-def test_next_word_sums_up_the_words_that_it_does_not_show() -> None:
-    explorer = explorers.next_word(np.log([0.1, 0.2, 0.4, 0.3]), "abcd", most=2)
+def test_hidden_words_are_summed_up() -> None:
+    explorer = explorers.next_word(np.log([0.1, 0.2, 0.4, 0.3]), "abcd", n_shown=2)
     assert "c 40.0% → 40.0% d 30.0% → 30.0% 2 others 30.0% → 30.0%" in plain(explorer.draw(**ALL))
     assert "d 30.0% → 33.3% 2 others 30.0% → 22.2%" in plain(explorer.draw(**ALL | {"top_k": 3}))
     assert "2 others 30.0% → out top-k keeps the 2 largest" in plain(explorer.draw(**ALL | {"top_k": 2}))
     assert "3 of 4 words can be drawn" in explorer.say(**ALL | {"top_k": 3})
 
 
-def test_the_draws_follow_the_settings_alone() -> None:
+def test_draws_depend_only_on_settings() -> None:
     one, again = (toys().draw(temperature=1.0, top_k=4, top_p=1.0) for _ in range(2))
     assert one == again
     assert sum(map(int, re.findall(r" (\d+)", one.split("seed 0:")[1].split("<")[0]))) == 20
 
 
-def test_words_are_shown_as_text() -> None:
+def test_words_are_escaped() -> None:
     explorer = explorers.next_word([2.0, 1.0], [EVIL, "</td><script>"])
     shown = explorer.draw(temperature=1.0, top_k=1, top_p=1.0) + explorer.say(temperature=0.5)
     for html in (shown, explorer.still().beneath()):
@@ -101,14 +101,14 @@ def test_words_are_shown_as_text() -> None:
         assert "&lt;img" in html
 
 
-def test_wrong_logits_are_refused() -> None:
-    with pytest.raises(ValueError, match="2 logits came with 4 words"):
+def test_invalid_logits_are_rejected() -> None:
+    with pytest.raises(ValueError, match="got 2 logits and 4 words"):
         explorers.next_word([1.0, 2.0], "abcd")
     with pytest.raises(ValueError, match="is NaN"):
         explorers.next_word([float("nan"), 1.0], ["a", "b"])
 
 
-def test_turning_a_knob_redraws_and_reset_goes_back() -> None:
+def test_controls_redraw_and_reset_restores() -> None:
     explorer = toys()
     *knobs, reset, output, picture, _ = explorer.widget.children
     first = output.value, picture.value
@@ -126,7 +126,7 @@ def test_turning_a_knob_redraws_and_reset_goes_back() -> None:
     assert explorer.widget is explorer.widget
 
 
-def test_three_outputs_the_same_in_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_three_outputs_are_reproducible(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[dict[str, Any]] = []
     monkeypatch.setattr(IPython.display, "display", lambda bundle, raw, **_: shown.append(bundle))
     first, second = toys(), toys()
@@ -141,7 +141,7 @@ def test_three_outputs_the_same_in_every_run(monkeypatch: pytest.MonkeyPatch) ->
     assert "0x" not in repr(first)
 
 
-def test_the_picture_shows_what_the_live_form_shows_first() -> None:
+def test_picture_matches_the_initial_live_form() -> None:
     explorer = toys()
     still, settings = explorer.still(), {name: knob.value for name, knob in explorer.knobs().items()}
     figure, grid = still.figure(), explorer.grid(**settings)

@@ -77,12 +77,12 @@ def picture_of(name: str) -> plots.Picture:
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_it_is_legible_themed_and_small(name: str) -> None:
+def test_figures_are_legible_themed_and_small(name: str) -> None:
     check_form(picture_of(name))
 
 
 @pytest.mark.parametrize("draw", [plots.triangle, odd_names])
-def test_odd_tokens_are_drawn_as_text(draw: Callable[[Trace], plots.Picture]) -> None:
+def test_special_characters_are_drawn_as_text(draw: Callable[[Trace], plots.Picture]) -> None:
     page = draw(ODD_TRACE).html()
     assert "<img" not in page
     assert "&lt;img" in page
@@ -112,7 +112,7 @@ def contrast(ink: str, fill: str, theme: int, share: float = 1.0) -> float:
 
 
 @pytest.mark.parametrize("theme", [0, 1])
-def test_words_stand_out_in_either_theme(theme: int) -> None:
+def test_text_has_contrast_in_both_themes(theme: int) -> None:
     pairs = [("ink", f) for f in ("paper", "panel", "query fill", "value fill", "generated fill")]
     pairs += [(ink, "paper") for ink in ("soft", "query", "key", "value")] + [("paper", "query")]
     assert all(contrast(*pair, theme) >= 4.5 for pair in pairs)
@@ -123,7 +123,7 @@ def test_words_stand_out_in_either_theme(theme: int) -> None:
                 assert contrast(ink, "query", theme, share) >= 4.5, (run, query, count)
 
 
-def test_a_readers_settings_change_nothing_and_stay() -> None:
+def test_matplotlib_settings_are_ignored_and_kept() -> None:
     figure = picture_of("curves")
     plain = figure.html(), figure.png()
     assert len(Image.open(io.BytesIO(plain[1])).getcolors() or []) > 64, "smooth edges"
@@ -135,7 +135,7 @@ def test_a_readers_settings_change_nothing_and_stay() -> None:
         assert dict(mpl.rcParams) == before
 
 
-def test_a_notebook_gets_the_png_then_the_svg_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_has_png_then_svg_with_text(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[Any] = []
     monkeypatch.setattr(IPython.display, "display", lambda bundle, **kind: shown.append((bundle, kind)))
     picture = odd_names(ODD_TRACE)
@@ -155,7 +155,7 @@ def test_a_match_computes_what_it_writes() -> None:
         assert n01.one_match("in", query, *two).alt.endswith(f"the average of the values {average}.")
 
 
-def test_triangle_counts_and_does_not_compute() -> None:
+def test_triangle_counts_recorded_pairs() -> None:
     trace = copy.deepcopy(LONG)
     decode = trace.run("uncached").steps[1].parts[0]
     decode.visible[-1] = [(1, 5)]  # as if the first token had been dropped from one query's sight
@@ -171,6 +171,6 @@ def test_triangle_counts_and_does_not_compute() -> None:
         (lambda: plots.triangle(record_toy(max_new_tokens=10, ban_eos=True)), "13 tokens ran; expected"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_drawn_is_refused(draw: Callable[[], Any], message: str) -> None:
+def test_invalid_data_is_rejected(draw: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         draw()

@@ -193,14 +193,14 @@ def picture_of(name: str) -> plots.Picture:
 
 
 @pytest.mark.parametrize("name", UNCOMPARED)
-def test_a_figure_that_no_notebook_compares_says_what_it_said(name: str) -> None:
+def test_text_of_uncompared_figures(name: str) -> None:
     picture = picture_of(name)
     svgs = picture.html().partition("<svg")[2].partition("<details")[0]
     assert (picture.alt, f"{zlib.crc32(svgs.encode()):08x}") == UNCOMPARED[name]
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_it_is_legible_themed_and_small(name: str) -> None:
+def test_model_figures_are_legible_themed_and_small(name: str) -> None:
     check_form(picture_of(name))
 
 

@@ -20,12 +20,12 @@ from helpers.drawing.tables import Table
         ("0.50", "0.50"), (True, "yes"), (np.False_, "·"),
     ],
 )  # fmt: skip
-def test_cells_have_few_digits(x: Any, text: str) -> None:
+def test_numbers_have_few_digits(x: Any, text: str) -> None:
     assert number(x) == text
     assert number(100.4, digits=0) == "100"
 
 
-def test_a_table_as_text_and_as_html() -> None:
+def test_table_as_text_and_html() -> None:
     table = Table([[1.2345, -2.0], [True, "a<b"]], ["one", "three"], ["x", "long"], digits=3, corner="n")
     assert repr(table) == "n          x  long\none    1.234    -2\nthree    yes   a<b"
     assert repr(Table([[""]], ["a"], ["x"])) == "   x\na"
@@ -36,7 +36,7 @@ def test_a_table_as_text_and_as_html() -> None:
 @pytest.mark.parametrize(
     ("rows", "sentence"), [([[1, 2]], "1 rows of .2. cells"), ([[1], [2, 3]], "2 rows of .1, 2.")]
 )
-def test_names_have_to_fit(rows: Any, sentence: str) -> None:
+def test_number_of_names_must_match(rows: Any, sentence: str) -> None:
     with pytest.raises(
         ValueError, match=f"{sentence}.* came with 2 row names and 2 column names; expected one name"
     ):

@@ -1,4 +1,4 @@
-"""A sheet to draw figures on: pixels from the top left, one palette, one font, two layouts."""
+"""A sheet on which figures are drawn: CSS pixels from the top left, one palette, one font, two layouts."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from PIL import Image, ImageDraw, ImageOps
 from helpers.drawing.svg import PALETTE, figure_svg, theme_style
 from helpers.drawing.words import FONT, SMALL, TEXT, drawable, shorten, text_width
 
-# A colour is named by what it means: "query", "key fill", "soft".
+# Colours are named after their meaning: "query", "key fill", "soft".
 get_named_colors_mapping().update({name: light for name, (light, _) in PALETTE.items()})
 
 WIDE, NARROW = 700, 340  # widths of the two layouts, CSS px
-NARROW_BELOW = round(WIDE * 11 / SMALL)  # where the smallest letters of the wide one would be under 11 px
-HIDDEN = 'hidden="hidden" style="display:none"'  # pages that strip SVG leave its words, but keep one of these
-SHARPNESS = 2  # pixels of the PNG to a CSS pixel
-EDGE = 10  # CSS px of paper around a figure in its PNG
+NARROW_BELOW = round(WIDE * 11 / SMALL)  # below it, the smallest letters of the wide layout are under 11 px
+HIDDEN = 'hidden="hidden" style="display:none"'  # pages that strip SVG keep its text, and one of these
+SHARPNESS = 2  # pixels of the PNG per CSS pixel
+EDGE = 10  # CSS px of margin around a figure in its PNG
 
-# matplotlib's defaults, whatever the reader has set (a dark style, say), and on top of them ours. At 72
-# dots an inch a unit of a sheet, a point of a letter or a line and a CSS pixel are one.
+# matplotlib's defaults, whatever the reader has set (such as a dark style), with these changes. At 72 dots
+# per inch, a unit of a sheet, a point of a font or a line, and a CSS pixel are the same.
 _OURS: dict[str, Any] = {
     "font.family": FONT,
     "figure.dpi": 72,
     "text.parse_math": False,
-    "text.hinting": "none",  # so that words are as wide as `text_width` says
+    "text.hinting": "none",  # so that `text_width` is right
     "axes.facecolor": "none",
     "axes.edgecolor": "soft",
     "axes.linewidth": 1,
@@ -59,7 +59,7 @@ SETTINGS: Any = {k: v for k, v in mpl.rcParamsDefault.items() if k.startswith(_G
 
 
 def drawn(draw: Callable[[Sheet], None], width: int = WIDE, smooth: bool = True) -> Figure:
-    """Return what `draw` puts on a sheet of this width, px; edges that are not smooth make a small PNG."""
+    """Return what `draw` draws on a sheet of `width` px; without `smooth` edges its PNG is smaller."""
     edges = {f"{name}.antialiased": smooth for name in ("text", "patch", "lines")}
     with mpl.rc_context(SETTINGS | edges):
         sheet = Sheet(width)
@@ -69,9 +69,9 @@ def drawn(draw: Callable[[Sheet], None], width: int = WIDE, smooth: bool = True)
 
 
 def png(figure: Figure) -> bytes:
-    """Return a figure as PNG: a card of paper with round corners, which looks meant in a dark page as well.
+    """Return a figure as PNG: a card with round corners, which looks right in a dark page, too.
 
-    It is `EDGE` px wider at each side, and has a palette, which makes it small.
+    It is `EDGE` px wider at each side. It has a palette, so that the file is small.
     """
     dpi, face, packed = figure.dpi, figure.get_facecolor(), io.BytesIO()
     with mpl.rc_context(SETTINGS):
@@ -89,23 +89,23 @@ def png(figure: Figure) -> bytes:
     colours = len(sheet.getcolors(128) or range(128))
     card = sheet.quantize(colours, dither=Image.Dither.NONE)
     card.putpalette([*(card.getpalette() or []), 255, 255, 255])
-    card.paste(colours, mask=corners)  # with a colour of their own, seen through
+    card.paste(colours, mask=corners)  # in a colour of their own, which is transparent
     card.save(packed, "PNG", optimize=True, transparency=colours)
     return packed.getvalue()
 
 
 class Picture:
-    """A figure in two layouts and the same in words; a notebook shows one layout, the words folded.
+    """A figure in two layouts, and its content in words; a notebook shows one layout, and the words folded.
 
-    Two outputs of a cell: a PNG for pages that strip SVG and styles (GitHub, a notebook that JupyterLab does
-    not trust yet, editors with another page), then HTML with both layouts as inline SVG, hidden unless its
-    style lives, which shows the one that fits and hides the PNG. The words are in it as text, so that nbval
-    compares them, and where they stand, with what the code draws: a stale figure is found, though no PNG is
-    compared.
+    A cell has two outputs: a PNG for pages that strip SVG and styles (GitHub, a notebook that JupyterLab does
+    not trust yet, other editors), then HTML with both layouts as inline SVG. The SVG is hidden unless its
+    style works; the style shows the layout that fits and hides the PNG. The SVG has its words as text, so
+    nbval compares them and their positions with what the code draws. So a stale figure is found, although
+    PNGs are not compared.
 
     Attributes:
-        figure, narrow: the `matplotlib.figure.Figure` for pages 700 px wide, and that for 340 px.
-        alt: what the picture says, for readers who do not see it, with the number that carries its point.
+        figure, narrow: the `matplotlib.figure.Figure` for a width of 700 px, and the one for 340 px.
+        alt: the text alternative, with the number that makes the picture's point.
     """
 
     def __init__(self, draw: Callable[[Sheet], None], alt: str) -> None:
@@ -114,11 +114,11 @@ class Picture:
         self.figure, self.narrow = (drawn(draw, width) for width in (WIDE, NARROW))
 
     def png(self) -> bytes:
-        """Return the narrow layout as PNG: where one has to do for all, it has to be read on a phone."""
+        """Return the narrow layout as PNG: if there is only one, it must be legible on a phone."""
         return png(self.narrow)
 
     def html(self) -> str:
-        """Return both layouts as inline SVG, with the style that shows one, and the words in a fold."""
+        """Return both layouts as inline SVG, with the style that shows one of them, and the words folded."""
         with mpl.rc_context(SETTINGS):
             svgs = "".join(map(figure_svg, (self.figure, self.narrow)))
         fold = f"<summary>The picture in words</summary>{html.escape(self.alt)}"
@@ -136,9 +136,9 @@ class Picture:
 
 
 class Sheet:
-    """A sheet of `width` CSS pixels, as high as what is drawn on it; x goes right, y goes down.
+    """A sheet of `width` CSS pixels, as high as its content; x goes right, y goes down.
 
-    What is drawn later lies on top of what was drawn before.
+    Later marks cover earlier ones.
     """
 
     def __init__(self, width: int) -> None:
@@ -146,14 +146,14 @@ class Sheet:
         self.figure = Figure(figsize=(width / 72, self.height / 72))
         self.axes = self.figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(self.height, 0))
         self.axes.set_axis_off()
-        self._drawn, self.bottom = 0, 0.0  # marks so far; where the lowest ends
+        self._drawn, self.bottom = 0, 0.0  # number of marks; lower end of the lowest
 
     @property
     def narrow(self) -> bool:
         return self.width == NARROW
 
     def cut(self) -> None:
-        """End the sheet under what was drawn lowest."""
+        """End the sheet below the lowest mark."""
         self.height = round(self.bottom) + 8
         self.figure.set_size_inches(self.width / 72, self.height / 72)
         self.axes.set_ylim(self.height, 0)
@@ -168,25 +168,25 @@ class Sheet:
         self, x: float, y: float, text: str, *, at: str = "left", size: float = TEXT, colour: str = "ink",
         bold: bool = False,
     ) -> None:  # fmt: skip
-        """Write one line, its middle at height y; `at` says which end of it (or its center) is at x."""
+        """Write one line of text, centred at height y; `at` is the part of it at x: left, center or right."""
         style: dict[str, Any] = {"ha": at, "va": "center_baseline", "weight": "bold" if bold else "normal"}
         self._add(Text(x, y, text, fontsize=size, color=colour, **style), y + size * 0.6)
 
     def note(
         self, x: float, y: float, text: str, *, at: str = "left", colour: str = "soft", bold: bool = False
     ) -> None:
-        """Write one line that explains, small and soft."""
+        """Write one line of small, soft text."""
         self.text(x, y, text, at=at, size=SMALL, colour=colour, bold=bold)
 
     def heading(self, text: str) -> None:
-        """Write what the figure shows, at its top."""
+        """Write the title at the top of the figure."""
         self.text(18, 20, shorten(text, self.width - 36, bold=True), bold=True)
 
     def box(
         self, x: float, y: float, width: float, height: float, *, fill: str = "none", edge: str = "none",
         line: float = 1.0, radius: float = 4.0, dashed: bool = False, share: float = 1.0,
     ) -> None:  # fmt: skip
-        """Draw a rectangle, (x, y) its top left corner; `share` of the fill's colour covers what is below."""
+        """Draw a rectangle with its top left corner at (x, y); `share` is the opacity of its fill."""
         radius = min(radius, width / 2, height / 2)
         style: dict[str, Any] = {"lw": line if edge != "none" else 0, "ls": (0, (3, 2.5)) if dashed else "-"}
         shape = f"round,pad=0,rounding_size={radius}" if radius else "square,pad=0"
@@ -208,12 +208,12 @@ class Sheet:
     def line(
         self, *points: tuple[float, float], colour: str = "ink", width: float = 1.2, dashes: Any = "-"
     ) -> None:
-        """Draw a line through the points, in a style of matplotlib's."""
+        """Draw a line through the points; `dashes` is a line style of matplotlib."""
         xs, ys = zip(*points, strict=True)
         self._add(Line2D(xs, ys, color=colour, lw=width, ls=dashes), max(ys))
 
     def arrow(self, x: float, y: float, to_x: float, to_y: float, colour: str, width: float = 1.6) -> None:
-        """Draw an arrow, across or down; its head is 8 px long."""
+        """Draw a horizontal or vertical arrow; its head is 8 px long."""
         dx, dy = (to_x > x) - (to_x < x), (to_y > y) - (to_y < y)
         neck = (to_x - 8 * dx, to_y - 8 * dy)
         self.line((x, y), neck, colour=colour, width=width)
@@ -227,9 +227,9 @@ class Sheet:
         self.text(x, y, shorten(text, width - 8, size), at="center", size=size)
 
     def plot(self, left: float, top: float, right: float, base: float, across: str) -> Axes:
-        """Return linear axes between these edges, with a few round numbers left of them and below.
+        """Return linear axes between these edges, with a few round numbers on the left and below.
 
-        What runs across is written below the numbers.
+        `across` is the label of the x axis.
         """
         place, up = (left, -base, right - left, base - top), Affine2D().scale(1, -1)
         axes = self.axes.inset_axes(place, transform=up + self.axes.transData, zorder=0.5)
@@ -241,21 +241,21 @@ class Sheet:
         return axes
 
     def at(self, axes: Axes, x: float, y: float) -> tuple[float, float]:
-        """Where a point of a plot lies on the sheet; the plot's limits stay as they are from here on."""
+        """Return where a plot's point is on the sheet; the plot's limits must not change afterwards."""
         px, py = self.axes.transData.inverted().transform(axes.transData.transform((x, y)))
         return float(px), float(py)
 
 
-def apart(places: Sequence[float], room: float, low: float, high: float) -> list[float]:
-    """Move heights apart until `room` px lie between two, all from `low` to `high`, in the same order."""
+def apart(places: Sequence[float], distance: float, low: float, high: float) -> list[float]:
+    """Return heights moved apart to at least `distance` px, all from `low` to `high`, in the same order."""
     order = sorted(range(len(places)), key=lambda i: (places[i], i))
     moved = list(places)
     free = low
     for i in order:
         moved[i] = max(moved[i], free)
-        free = moved[i] + room
+        free = moved[i] + distance
     free = high
     for i in reversed(order):
         moved[i] = min(moved[i], free)
-        free = moved[i] - room
+        free = moved[i] - distance
     return moved

@@ -1,4 +1,4 @@
-"""What every explorer has: knobs over a picture, a picture of the first ones, a reset, and manners."""
+"""The base class of explorers: controls over a picture, a still picture, a reset button, accessibility."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ html[theme="dark"] .wid-explorer {{ {_DARK}}}
 </style>"""
 )
 
-# What ipywidgets leave out: JupyterLab takes letters typed on a slider for commands ("d d" deletes the cell),
-# sliders have no accessible name, a slider of choices reads out its index, and nothing tells of a change.
-MANNERS = """
+# What ipywidgets lack: JupyterLab takes letters typed on a slider for commands ("d d" deletes the cell),
+# sliders have no accessible name, a slider of choices reads out its index, and changes are not announced.
+ACCESSIBILITY = """
 function mend(box) {
   for (const one of box.querySelectorAll("button, [tabindex], [contenteditable]"))
     one.dataset.lmSuppressShortcuts = "true";  // on what has the focus: an ancestor's is looked at too late
@@ -74,30 +74,30 @@ export default { render };
 """
 
 
-class Manners(anywidget.AnyWidget):
-    """An invisible widget that mends its neighbours in the page: see MANNERS."""
+class Accessibility(anywidget.AnyWidget):
+    """An invisible widget that makes the widgets next to it accessible; see ACCESSIBILITY."""
 
-    _esm = MANNERS
+    _esm = ACCESSIBILITY
 
 
 class Explorer:
-    """Knobs over a picture in HTML; a subclass says which knobs, and draws.
+    """Controls over a picture in HTML; a subclass defines the controls and draws the picture.
 
-    As the last expression of a cell it shows a picture of its first settings with its numbers, and the live
-    form in their place while a kernel is there.
+    As the last expression of a cell it shows a picture at the initial settings with its numbers, or instead,
+    while a kernel runs, the live form.
     """
 
     title: str
-    knobs: Callable[[], dict[str, Any]]  # makes the ipywidgets that turn, by the name of the setting
-    say: Callable[..., str]  # gives one sentence of HTML on what these settings do
-    grid: Callable[..., Any]  # gives the picture for these settings: html, draw, in_words and a note
+    knobs: Callable[[], dict[str, Any]]  # returns the controls, ipywidgets, by the name of their setting
+    say: Callable[..., str]  # returns one sentence, in HTML, on what these settings do
+    grid: Callable[..., Any]  # returns the picture for these settings: html, draw, in_words and a note
 
     def draw(self, **settings: Any) -> str:
         """Return the picture for these settings, as HTML."""
         return self.grid(**settings).html()
 
     def still(self) -> Still:
-        """Return the picture of the first settings, for readers without a kernel."""
+        """Return the picture at the initial settings, for readers without a kernel."""
         knobs = self.knobs()
         settings = {name: knob.value for name, knob in knobs.items()}
         chosen = "; ".join(f"{knob.description}: {_shown(knob)}" for knob in knobs.values())
@@ -107,7 +107,7 @@ class Explorer:
 
     @cached_property
     def widget(self) -> Any:
-        """The live form, made on first use: knobs, a reset button, the sentence and the picture."""
+        """The live form, made on first use: controls, a reset button, the sentence and the picture."""
         knobs = self.knobs()
         start = {name: knob.value for name, knob in knobs.items()}
         whole = widgets.Layout(width="100%", margin="0")
@@ -128,7 +128,8 @@ class Explorer:
             knob.observe(redraw, names="value")
         reset.on_click(back)
         redraw()
-        parts = [*knobs.values(), reset, output, picture, Manners(layout=widgets.Layout(display="none"))]
+        hidden = Accessibility(layout=widgets.Layout(display="none"))
+        parts = [*knobs.values(), reset, output, picture, hidden]
         box = widgets.VBox(parts, layout=widgets.Layout(width="100%"))
         box.add_class("wid-knobs")
         return box
@@ -141,7 +142,7 @@ class Explorer:
 
 
 def knob(kind: str, label: str, **settings: Any) -> Any:
-    """An ipywidgets slider with its label in words."""
+    """Return an ipywidgets control of this type, with its label in words."""
     slider = getattr(widgets, kind)
     tooltip = "tooltip" if "tooltip" in slider.class_trait_names() else "description_tooltip"  # ipywidgets 7
     return slider(
@@ -154,12 +155,12 @@ def knob(kind: str, label: str, **settings: Any) -> Any:
 
 
 def pick(label: str, options: Iterable[int], value: int) -> Any:
-    """A knob over a few numbers, written with commas."""
+    """Return a slider over a few numbers, shown with commas."""
     return knob("SelectionSlider", label, options=[(f"{x:,}", x) for x in options], value=value)
 
 
 def _shown(knob: Any) -> str:
-    """The value of a knob, as it is written beside it."""
+    """Return a control's value as it is shown next to it."""
     if isinstance(knob.value, list | str):  # tags, or what was typed
         return knob.value if isinstance(knob.value, str) else " ".join(knob.value)
     written = {value: text for text, value in getattr(knob, "options", ())}
@@ -167,5 +168,5 @@ def _shown(knob: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """HTML as plain text."""
+    """Return HTML as plain text."""
     return html.unescape(re.sub(r"<[^>]*>", "", text)).strip()

@@ -1,17 +1,17 @@
-"""Show a live widget so that a notebook always has something to look at: three outputs, not all in sight.
+"""Show a live widget with a picture as a fallback: a cell has three outputs, of which only some are visible.
 
-A notebook is met in four states: a fresh clone that was never run (JupyterLab does not trust it and shows
-no widget), run, saved and opened again with its kernel alive, saved and opened after a restart (the
-widget's model is gone). The first output is a picture, the second what it says in plain HTML, the third
-the widget. A style in the second hides the first two while the third lives, and hides the third's empty box
-while it does not.
+A reader may open a notebook in four states: a fresh clone that was never run (JupyterLab does not trust it
+and shows no widget), after a run, saved and opened again with its kernel running, or after a restart (the
+widget's model is gone). The first output is a picture, the second its content in plain HTML, the third the
+widget. A style in the second hides the first two while the widget is live, and hides the widget's empty box
+otherwise.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-LIVE = "wid-live"  # every live widget that takes a picture's place carries this class
+LIVE = "wid-live"  # the class of every live widget that replaces a picture
 STATIC = "wid-static"
 
 # JupyterLab gives an output whose model is gone the class jupyter-widgets and the words "model not found".
@@ -24,7 +24,7 @@ _STYLE = f"""<style>
 
 
 def static_output(static_html: str) -> str:
-    """What stands under the picture, as it goes into a notebook's output."""
+    """Return the second output of a cell: the HTML under the picture, and the style."""
     return f'{_STYLE}<div class="{STATIC}">{static_html}</div>'
 
 
@@ -33,10 +33,10 @@ def show(png: bytes, about: dict[str, Any], static_html: str, widget: Any, text:
 
     Args:
         png: the picture.
-        about: its metadata, by mime type: how wide it is shown, what it says.
-        static_html: what readers without a kernel see under it; plain HTML, escaped by whoever made it.
+        about: the picture's metadata, by MIME type: its width and its text alternative.
+        static_html: what readers without a kernel see under it; plain HTML, already escaped.
         widget: the live form, of ipywidgets or anywidget.
-        text: the plain text form, the same in every run.
+        text: the plain-text form, the same in every run.
     """
     from IPython.display import display
 

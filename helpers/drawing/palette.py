@@ -1,6 +1,6 @@
-"""Every colour of pictures and views: one meaning each through the whole series, in a light and a dark form.
+"""All colours of pictures and views: each has one meaning in the whole series, and a light and a dark form.
 
-`palette.json` holds them for Python and for the JavaScript of the views.
+Python and the views' JavaScript read them from `palette.json`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 PATH = Path(__file__).with_suffix(".json")
-# Colours by theme, "light" and "dark"; "host" has the page's own variables, which go before ours.
+# Colours by theme, "light" and "dark"; "host" has the page's own variables, which take precedence.
 THEMES: dict[str, dict[str, str]] = json.loads(PATH.read_text(encoding="utf-8"))
 _NAMES = {"bg": "paper", "q": "query", "k": "key", "v": "value", "gen": "generated"}
 _NAMES |= {"qf": "query fill", "kf": "key fill", "vf": "value fill", "gf": "generated fill"}

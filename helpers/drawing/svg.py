@@ -13,7 +13,7 @@ from matplotlib.transforms import Affine2D
 
 from helpers.drawing import palette
 
-# The palette of all views, but for what figures have no use for, and one fainter line.
+# The colours of the palette that figures use, and one fainter line.
 _USED = "ink", "soft", "line", "faint", "panel", "paper", "query", "key", "value", "generated"
 _COLOURS = palette.PALETTE | {"faint": ("#eaeef2", "#262d36")}
 PALETTE = {
@@ -26,10 +26,13 @@ _ANCHORS = {"center": ' text-anchor="middle"', "right": ' text-anchor="end"'}
 
 
 def figure_svg(figure: Figure) -> str:
-    """Write a figure as one `<svg>`, without ids, so that several stand in one page.
+    """Return a figure as one `<svg>`, without ids, so that a page may have several.
 
     Args:
-        figure: at 72 dots an inch, so that a point is a CSS pixel; colours of PALETTE only, or KeyError.
+        figure: at 72 dots per inch, so that a point is a CSS pixel.
+
+    Raises:
+        KeyError: a colour is not in PALETTE.
     """
     width, height = figure.get_size_inches() * 72
     renderer = Renderer(width, height)
@@ -41,10 +44,10 @@ def figure_svg(figure: Figure) -> str:
 
 
 def theme_style(narrow_below: int) -> str:
-    """Return the style of every figure in a page: its theme, which layout shows, and no PNG beside it.
+    """Return the style of the figures in a page: it sets the theme, shows one layout, and hides the PNG.
 
     Args:
-        narrow_below: width of the output, px, under which the second SVG takes the first one's place.
+        narrow_below: width of the output, px, below which the second SVG replaces the first.
     """
     light, dark = (
         "".join(f"{_VARIABLES[both[0]][4:-1]}:{both[n]};" for both in PALETTE.values()) for n in (0, 1)
@@ -66,7 +69,7 @@ font-family:system-ui,"Segoe UI",Helvetica,Arial,sans-serif}}
 
 
 def _short(x: float) -> str:
-    """One decimal: a tenth of a pixel."""
+    """Format a number with one decimal: a tenth of a pixel."""
     return f"{round(x, 1) + 0.0:g}"
 
 
@@ -76,7 +79,7 @@ def _colour(kind: str, rgba: Any, opacity: float) -> str:
 
 
 class Renderer(RendererBase):
-    """What matplotlib draws on; each mark becomes one element, in the order in which they are drawn."""
+    """A renderer of matplotlib that turns each mark into one SVG element, in drawing order."""
 
     def __init__(self, width: float, height: float) -> None:
         super().__init__()
@@ -93,7 +96,7 @@ class Renderer(RendererBase):
         ]
         self.marks.append(f'<path d="{"".join(drawn)}"{self._paint(gc, rgbFace)}/>')
 
-    def draw_markers(  # all of ours are discs
+    def draw_markers(  # all markers are discs
         self, gc: GraphicsContextBase, marker_path: Path, marker_trans: Any, path: Path, trans: Any,
         rgbFace: Any = None,
     ) -> None:  # fmt: skip
@@ -107,7 +110,7 @@ class Renderer(RendererBase):
         self, gc: GraphicsContextBase, x: float, y: float, s: str, prop: Any, angle: float,
         ismath: Any = False, mtext: Any = None,
     ) -> None:  # fmt: skip
-        # x is the left end, in matplotlib's font; a browser's has other widths
+        # x is the left end in matplotlib's font; a browser's font has other widths
         x = mtext.get_transform().transform(mtext.get_unitless_position())[0]
         paint = _colour("fill", gc.get_rgb(), 1).replace(' fill="var(--wid-ink)"', "")
         bold = ' font-weight="700"' if prop.get_weight() == "bold" else ""

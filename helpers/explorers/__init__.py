@@ -1,8 +1,8 @@
-"""Explorers: knobs over a picture, one file each.
+"""Explorers: interactive pictures with controls, one per file.
 
-Each has a live form, made of ipywidgets, and a picture of its first settings, which needs no kernel.
+Each has a live form, made of ipywidgets, and a picture at its initial settings, which needs no kernel.
 """
 
 from helpers.explorers.words import NextWord
 
-next_word = NextWord  # as the notebook calls it: what it shows is what counts there
+next_word = NextWord  # notebooks call it like a function

@@ -1,4 +1,4 @@
-"""An explorer: which word comes next, after temperature, top-k and top-p?"""
+"""An explorer of the next word's probabilities, by temperature, top-k and top-p."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ HEAD = "word", "frame: before, filled: after", "before → after"
 
 
 @dataclass(frozen=True)
-class Row:
-    """A word, its probability before and after, and why it is out, if it is."""
+class WordRow:
+    """A word, its probability before and after the settings, and why it is excluded, or ""."""
 
     word: str
     before: float
     after: float
-    why: str
+    reason: str
 
     @property
     def number(self) -> str:
-        return f"{percent(self.before)} → {'out' if self.why else percent(self.after)}"
+        return f"{percent(self.before)} → {'out' if self.reason else percent(self.after)}"
 
 
 @dataclass(frozen=True)
-class Bars:
-    """A line for each word, with two bars; a note, in HTML, below."""
+class WordBars:
+    """A row for each word, with two bars; a note in HTML below."""
 
-    rows: list[Row]
+    rows: list[WordRow]
     note: str
 
     def html(self) -> str:
@@ -54,11 +54,11 @@ class Bars:
                 f'<span class="word">{escape(row.word)}</span><span aria-hidden="true">{bars}</span>'
             )
             cells.append(f'<span class="number">{escape(row.number)}</span>')
-            cells.append(f'<span class="note soft">{row.why}</span>' if row.why else "")
+            cells.append(f'<span class="note soft">{row.reason}</span>' if row.reason else "")
         return f'<div class="grid">{"".join(cells)}</div><p class="soft">{self.note}</p>'
 
     def draw(self, sheet: Sheet) -> None:
-        """Draw the lines on a sheet."""
+        """Draw the rows on a sheet."""
 
         def widest(texts: Iterable[str]) -> int:
             return ceil(max(text_width(text, SMALL, bold=True) for text in texts)) + 16
@@ -77,11 +77,11 @@ class Bars:
                 sheet.box(left, y + 3, before, 12, edge="soft", radius=1)
             if after:
                 sheet.box(left, y + 16, after, 12, fill="generated", radius=1)
-            sheet.note(left, y + 37, row.why)
-            y += 49 if row.why else 35
+            sheet.note(left, y + 37, row.reason)
+            y += 49 if row.reason else 35
 
     def in_words(self) -> str:
-        """The lines one after the other."""
+        """Return the rows as text."""
         return "; ".join(f"{row.word}: {row.number}" for row in self.rows) + "."
 
 
@@ -89,13 +89,13 @@ class NextWord(Explorer):
     """Probabilities of the next word before and after temperature, top-k and top-p.
 
     Args:
-        logits: one number a word, (V,).
-        words: their names.
-        most: so many are shown, the likeliest first, and the others as one line.
-        temperature: where its knob stands at first, 0.1 to 3.
+        logits: one number per word, (V,).
+        words: the V words.
+        n_shown: how many words are shown, the most likely first; the others are one row.
+        temperature: its initial value, 0.1 to 3.
 
     Raises:
-        ValueError: the logits are no row of numbers, or there are not as many words.
+        ValueError: the logits are not a list of numbers, or the number of words differs.
     """
 
     title = "Explorer: the next word, by temperature, top-k and top-p"
@@ -104,7 +104,7 @@ class NextWord(Explorer):
         self,
         logits: Sequence[float] | np.ndarray,
         words: Sequence[str],
-        most: int = 10,
+        n_shown: int = 10,
         temperature: float = 1.0,
     ) -> None:
         self.temperature = temperature
@@ -112,11 +112,11 @@ class NextWord(Explorer):
         self.words = list(map(str, words))
         if len(self.words) != len(self.logits):
             raise ValueError(
-                f"{len(self.logits)} logits came with {len(self.words)} words; expected one word for each: "
+                f"got {len(self.logits)} logits and {len(self.words)} words; expected one word per logit: "
                 "pass words=[…]"
             )
         order = np.argsort(-self.logits, kind="stable")
-        self.shown, self.others = order[:most], order[most:]
+        self.shown, self.others = order[:n_shown], order[n_shown:]
 
     def knobs(self) -> dict[str, Any]:
         V = len(self.words)
@@ -128,32 +128,32 @@ class NextWord(Explorer):
             "top_p": knob("FloatSlider", "top-p", value=1.0, min=0.05, max=1.0, step=0.05),
         }
 
-    def why_out(self, temperature: float, top_k: int, top_p: float) -> list[str | None]:
-        """Say for each word which setting took it out, None for a word that is in."""
-        left = next_probabilities(self.logits, temperature, top_k, top_p) > 0
+    def excluded_by(self, temperature: float, top_k: int, top_p: float) -> list[str | None]:
+        """Return for each word the setting that excludes it, or None."""
+        remaining = next_probabilities(self.logits, temperature, top_k, top_p) > 0
         by_k = keep_top_k((self.logits - self.logits.max()) / temperature, top_k)
         by_p = by_k if top_p >= 1 else keep_top_p(by_k, top_p)
-        why: list[str | None] = []
-        for n, is_in in enumerate(left):
+        settings: list[str | None] = []
+        for n, remains in enumerate(remaining):
             cut = "top-k" if np.isneginf(by_k[n]) else "top-p" if np.isneginf(by_p[n]) else "temperature"
-            why.append(None if is_in else cut)
-        return why
+            settings.append(None if remains else cut)
+        return settings
 
-    def grid(self, **settings: Any) -> Bars:
-        before, out = softmax(self.logits), self.why_out(**settings)
+    def grid(self, **settings: Any) -> WordBars:
+        before, excluded = softmax(self.logits), self.excluded_by(**settings)
         after = next_probabilities(self.logits, **settings)
-        why = {
+        reasons = {
             "top-k": f"top-k keeps the {settings['top_k']} largest",
             "top-p": f"larger ones reach top-p {settings['top_p']:g}",
             "temperature": "rounds to 0 at this temperature",
             None: "",
         }
-        rows = [Row(self.words[n], before[n], after[n], why[out[n]]) for n in self.shown]
+        rows = [WordRow(self.words[n], before[n], after[n], reasons[excluded[n]]) for n in self.shown]
         if len(self.others):
-            had, left = (float(shares[self.others].sum()) for shares in (before, after))
+            p, q = (float(shares[self.others].sum()) for shares in (before, after))
             name = f"{len(self.others)} others"
-            rows.append(Row(name, had, left, "" if left else why[out[self.others[0]]]))
-        return Bars(rows, self._draws(after))
+            rows.append(WordRow(name, p, q, "" if q else reasons[excluded[self.others[0]]]))
+        return WordBars(rows, self._draws(after))
 
     def say(self, **settings: Any) -> str:
         before, after = softmax(self.logits), next_probabilities(self.logits, **settings)
@@ -166,7 +166,7 @@ class NextWord(Explorer):
         return f"{n_in} of {len(after)} words can be drawn; {moved}."
 
     def _draws(self, after: np.ndarray) -> str:
-        """What 20 draws give: always with the same seed, so that only the settings change them."""
+        """Return the result of 20 draws, always with the same seed, so that only the settings change it."""
         drawn = np.random.default_rng(SEED).choice(len(after), size=DRAWS, p=after)
         times = [(word, int((drawn == n).sum())) for n, word in enumerate(self.words)]
         seen = ", ".join(f"{escape(word)} {count}" for word, count in times if count)

@@ -1,4 +1,4 @@
-"""Figures of attention: who weighs what, and what comes of it."""
+"""Figures of attention weights, with the word that the model predicts from them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from helpers.drawing.words import SMALL, plain, shorten, text_width
 
 
 def name_weights(words: Sequence[str], weights: Sequence[float] | np.ndarray, then: str) -> Picture:
-    """Draw `looks` of one text: the tokens that a query sees, itself last, and the word that came out."""
+    """Draw `looks` for one text: the tokens that a query sees, itself last, and the predicted word `then`."""
     return looks([([*words, then], weights)])
 
 
 def looks(texts: Sequence[tuple[Sequence[str], Sequence[float] | np.ndarray]]) -> Picture:
-    """Draw rows of attention weights as bars under the words that they weigh, the large ones with numbers.
+    """Draw the attention weights of a query in several texts: bars under the words, numbers on large ones.
 
     Args:
-        texts: the tokens of each, up to 80: what the query sees, itself, which is the same in all texts, and
-            the word that came out; with the weights of one head, summing to 1, on all but the last.
+        texts: pairs of tokens and weights. The tokens, up to 80, are those that the query sees, the query,
+            which is the same in all texts, and the predicted word. The weights are those of one head, sum to
+            1, and are on all tokens but the last.
     """
 
     def draw(sheet: Sheet) -> None:
@@ -45,7 +46,7 @@ def looks(texts: Sequence[tuple[Sequence[str], Sequence[float] | np.ndarray]]) -
 def _words_over_weights(
     sheet: Sheet, words: Sequence[str], row: Sequence[float] | np.ndarray, then: str, y: float
 ) -> float:
-    """Write a text from height y on, its last word the query, a bar under each word; return where it ends."""
+    """Write a text from height y down, the query last, with bars under the words; return its end."""
     most, x, deep = int(np.argmax(row)), 18.0, 0.0
     for n, (word, weight) in enumerate(zip(words, map(float, row), strict=True)):
         shown, bold = shorten(word, sheet.width - 40, bold=True), n in (most, len(row) - 1)

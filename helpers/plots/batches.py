@@ -1,4 +1,4 @@
-"""Figures of what a pass runs: the tokens of several texts, padding among them, and who may look at whom."""
+"""Figures of the tokens that a pass processes: those of several requests, and padding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILLS = ("query", "key", "value", "generated")  # of the first texts, the second
 
 
 def bars(lines: Mapping[str, Sequence[float]], parts: Sequence[str], unit: str, n: int = 2) -> Picture:
-    """Draw a bar for each line, its one or two parts one behind the other, and their sum, of n digits."""
+    """Draw a bar for each line, with its one or two parts end to end, and their sum with n digits."""
     longest = max(map(sum, lines.values()))
     message = {name: f"{digits(sum(sizes), n)} {unit}" for name, sizes in lines.items()}
     room = max(text_width(text, SMALL, bold=True) for text in message.values())
@@ -42,9 +42,10 @@ def bars(lines: Mapping[str, Sequence[float]], parts: Sequence[str], unit: str, 
 
 
 def batches(passes: Mapping[str, Sequence[str]]) -> Picture:
-    """Draw the tensors of passes: a square for each token, with the letter of its text; padding is hatched.
+    """Draw the input tensors of passes: a square per token with the letter of its text; hatched padding.
 
-    By its name a pass has up to 14 letters in a line, and spaces for padding.
+    Args:
+        passes: by name, the rows of each tensor, with up to 14 letters, and spaces for padding.
     """
     longest = max(len(line) for lines in passes.values() for line in lines)
     squares = {name: "".join(lines) for name, lines in passes.items()}

@@ -1,4 +1,4 @@
-"""The figure of 06 to 08: what each part of a model adds to the logit of a name."""
+"""The figure of notebooks 06 to 08: what each part of a model adds to the logit of a name."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ SHOWN = 0.05  # what is less rounds to 0.0, and has no bar
 
 
 def contributions(name: str, models: Mapping[str, tuple[str, Mapping[str, float]]]) -> Picture:
-    """Draw what each part adds to the logit of a name over the mean of the other names.
+    """Draw what each part of a model adds to the logit of a name, minus the mean over the other names.
 
     Args:
-        name: whose logit it is.
-        models: by name, one to four: what the model says, and what each part adds, the same parts in each.
+        name: the name.
+        models: one to four, by name: the word that the model predicts, and what each part adds. All have the
+            same parts.
     """
     parts = list(next(iter(models.values()))[1])
     values = [value for _, adds in models.values() for value in adds.values()]
@@ -62,5 +63,5 @@ def contributions(name: str, models: Mapping[str, tuple[str, Mapping[str, float]
 
 
 def signed(value: float) -> str:
-    """Write a number with its sign and one decimal: +10.5, −0.1, 0.0."""
+    """Format a number with its sign and one decimal: +10.5, −0.1, 0.0."""
     return f"{value:+.1f}".replace("-", "−") if abs(value) >= SHOWN else "0.0"

@@ -1,4 +1,4 @@
-"""Figure of notebooks 22 and A2: where two runs of the same words differ, pass by pass and layer by layer."""
+"""The figure of notebooks 22 and A2: where two runs of the same words differ, by pass and layer."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ CELL = 19.0  # px
 
 
 def fingerprints(prints: Mapping[str, Fingerprint], title: str = "Fingerprint") -> Picture:
-    """Draw a grid for each: a column a pass, a line a layer, the difference as ink; the first has a ring.
+    """Draw a grid for each: a column per pass, a row per layer, the difference as ink, a ring on the first.
 
     Args:
-        prints: by name; a difference as large as the numbers themselves is full ink.
-        title: what is written at the top, above how to read it.
+        prints: by name; full ink is a difference as large as the numbers themselves.
+        title: the heading, above the legend.
     """
 
     def draw(sheet: Sheet) -> None:

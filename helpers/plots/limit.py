@@ -1,4 +1,4 @@
-"""A figure of steps by the clock, each over its lower bound."""
+"""A figure of measured steps, each compared with its lower bound."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ Point = tuple[float, float]
 
 
 def waterfall(steps: Mapping[str, tuple[Mapping[str, Point], float]], title: str) -> Picture:
-    """Draw how long steps take, a bar each, made of what is known of it, part by part.
+    """Draw how long steps take: a bar for each, made of its known parts.
 
     Args:
-        steps: by name, in order: its parts, or none, each from one millisecond to another; and how many were
-            measured. Parts at the same time share the bar; "rest" is grey, up to 4 have other names.
-        title: of what.
+        steps: by name, in order: the parts, each with its start and end in milliseconds, and the measured
+            milliseconds. Parts that run at the same time share the bar's height. The part "rest" is grey; up
+            to 4 others may have any names.
+        title: the heading.
     """
     most = max(_end(parts, measured) for parts, measured in steps.values())
     names = [*dict.fromkeys(name for parts, _ in steps.values() for name in parts)]
@@ -58,14 +59,14 @@ def _end(parts: Mapping[str, Point], measured: float) -> float:
 
 
 def _lane(part: str, parts: Mapping[str, Point]) -> tuple[int, int]:
-    """Return how far down in its bar a part lies, and how high it is: half of it beside another part."""
+    """Return the top and the height of a part in its bar: half of the bar if another part runs meanwhile."""
     start, end = parts.get(part, (0, 0))
     beside = [other for other, (a, b) in parts.items() if other == part or min(end, b) - max(start, a) > 1e-9]
     return (12 * beside.index(part), 12) if len(beside) > 1 else (0, 24)
 
 
 def _legend(sheet: Sheet, colours: Mapping[str, str]) -> float:
-    """Name the colours; return their end."""
+    """Draw the legend; return its lower end."""
     x, y = 18.0, 44.0
     for name, colour in colours.items():
         if x + 20 + text_width(name, SMALL) > sheet.width - 8:

@@ -1,4 +1,4 @@
-"""Figures of what was measured: lines, and their axes."""
+"""Figures of measured series: lines, and their axes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def curves(
     title: str, unit: str, across: str, xs: Sequence[float], series: Mapping[str, Sequence[float]],
     log: str = "",
 ) -> Picture:  # fmt: skip
-    """Draw a line for each series, named at its end; long names stand above a narrow sheet's lines.
+    """Draw a line for each series, named at its end; on a narrow sheet long names are above the lines.
 
     Args:
-        log: the axes that are logarithmic, "x", "y" or "xy"; those have values over 0.
+        log: the logarithmic axes, "x", "y" or "xy"; their values are above 0.
     """
     lines = {name: np.asarray(y, dtype=float) for name, y in series.items()}
     most = 1.08 * max(y.max() for y in lines.values())
@@ -72,7 +72,7 @@ def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: st
 
 
 def log_axes(axis: Any, base: int = 10) -> None:
-    """Make an axis logarithmic, with powers of the base, 7 of them at most."""
+    """Make an axis logarithmic, with at most 7 labels, at powers of the base."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     axis.set_major_locator(LogLocator(base, numticks=7))
     axis.set_minor_locator(NullLocator())

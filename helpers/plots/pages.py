@@ -1,4 +1,4 @@
-"""Figures of a pool of pages: whose each is, and which rows of it hold something."""
+"""Figures of a page pool: which request owns each page, and which of its slots are filled."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ SIDE = 4  # rows of a page are drawn in lines of four
 def pages(
     lengths: Mapping[str, int], tables: Mapping[str, Sequence[int]], n_pages: int, size: int
 ) -> Picture:
-    """Draw the pages of a pool, a square for each row: filled with a text's row, blank, or of nobody's page.
+    """Draw the pages of a pool, a square for each slot: filled by a request, empty, or in a free page.
 
     Args:
-        lengths, tables: rows and pages, from 0, of each text, by its letter.
-        size: rows in a page, a multiple of 4, up to 16.
+        lengths, tables: the number of KV entries and the block table of each request, by its letter.
+        size: slots in a page, a multiple of 4, up to 16.
     """
     rows_in: dict[int, tuple[str, int]] = {}  # by page, whose it is and how many rows of it are filled
     for name, table in tables.items():

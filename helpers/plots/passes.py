@@ -1,4 +1,4 @@
-"""Figures of whole runs: when words come, what is kept, what is scored how often, what a pass costs."""
+"""Figures of whole runs: how often each query-key pair is scored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from helpers.trace import Run, Trace, spread
 
 
 def times_scored(run: Run, n_tokens: int) -> list[list[int]]:
-    """Count in a reply's passes how often each (query, key) was scored; row i holds keys 0 to i."""
+    """Count how often the passes of a reply score each (query, key) pair; row i has keys 0 to i."""
     times = [[0] * (i + 1) for i in range(n_tokens)]
     for p in run.steps:
         part = p.parts[0]
@@ -19,11 +19,11 @@ def times_scored(run: Run, n_tokens: int) -> list[list[int]]:
 
 
 def triangle(trace: Trace, run: str = "uncached") -> Picture:
-    """Draw how often each query of a line and key of a column were scored over a whole reply.
+    """Draw how often each pair is scored over a whole reply: a row per query, a column per key.
 
     Args:
-        trace: of one sequence; ValueError if over 12 tokens ran.
-        run: "uncached" shades by count; "cached" shades by pass, the first of which is the prefill.
+        trace: of one sequence; ValueError if more than 12 tokens were processed.
+        run: "uncached" shades by count; "cached" shades by pass, beginning with the prefill.
     """
     chosen = trace.run(run)
     n = 1 + max(token for p in chosen.steps for token in p.parts[0].queries)
@@ -71,14 +71,14 @@ def triangle(trace: Trace, run: str = "uncached") -> Picture:
 
 
 def first_pass(run: Run, token: int) -> int:
-    """Return which pass of the reply, from 0, ran a token first."""
+    """Return the first pass of the reply, from 0, that processed a token."""
     return next(n for n, p in enumerate(run.steps) if token in spread(p.parts[0].new))
 
 
 def _shade(run: Run, query: int, count: int) -> tuple[float, str]:
-    """Share of blue in a cell and the ink on it: by how often it was scored, or by the pass that scored it.
+    """Return the opacity of blue in a cell, by count or by pass, and the colour of the text on it.
 
-    Ink reads on up to a half of blue in either theme, paper on all of it.
+    "ink" is legible up to an opacity of a half in both themes, "paper" on full blue.
     """
     if run.cache == "none":
         share = (count - 1) / max(len(run.steps) - 1, 1)

@@ -1,4 +1,4 @@
-"""Figures of real words: what else might have come, and how likely it was."""
+"""A figure of the words that a model might have written instead, with their probabilities."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from helpers.trace import Trace
 
 
 def whole_percent(p: float) -> str:
-    """Write a probability in whole percent; one that is nearly 0 as <1."""
+    """Format a probability as whole percent, one that is nearly 0 as "<1"."""
     return "<1" if p < 0.005 else f"{100 * p:.0f}"
 
 
 def words_not_said(trace: Trace) -> Picture:
-    """Draw the first 7 words of a reply, each among the likeliest others that might have stood in its place.
+    """Draw the first 7 words of a reply, each with the most likely other words at its position.
 
     Args:
-        trace: with a run "cached", its candidates recorded.
+        trace: a run "cached" in it has recorded candidates.
     """
     outs = [step.parts[0].out[0] for step in trace.run("cached").steps[:7]]
     output = [trace.sequences[0].tokens[out.chosen].text for out in outs]

@@ -1,4 +1,4 @@
-"""Suspect against plain: what two runs of the same words say of each other, word by word."""
+"""Figures of how two runs of the same words differ, word by word: is it rounding, or a bug?"""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ DASHES: dict[str, Any] = {"colour": "soft", "dashes": (0, (5, 4))}
 
 
 def suspect(places: Sequence[WordComparison], line: float) -> Picture:
-    """Draw `suspects` of one pair of runs, plain and suspect, such as two servers' logprobs."""
+    """Draw `suspects` for one pair of runs, such as the logprobs of two servers."""
     return suspects({"": (places, line)})
 
 
 def suspects(pairs: Mapping[str, tuple[Sequence[WordComparison], float]]) -> Picture:
-    """Draw for each word of a reply how far two runs differ, and half the margin: what would change the word.
+    """Draw for each word of a reply how much two runs differ, and half the margin: what would change it.
 
     Args:
-        pairs: by name, each beside the other at one scale: its places, and the difference above which a bug
-            is to be suspected, by `rounding_limit`.
+        pairs: by name, all drawn at one scale: the places, and the difference above which to suspect a bug,
+            as returned by `rounding_limit`.
     """
     sizes = [x for places, line in pairs.values() for p in places for x in (p.margin / 2, p.difference)]
     sizes = [x for x in (*sizes, *(line for _, line in pairs.values())) if x > 0] or [1.0]
@@ -56,7 +56,7 @@ def _panel(
     sheet: Sheet, box: tuple[float, float, float, float], places: Sequence[WordComparison], line: float,
     scale: tuple[float, float], labelled: bool,
 ) -> None:  # fmt: skip
-    """One pair of runs."""
+    """Draw one pair of runs."""
     left, top, wide, high = box
     radius = 4.5 if wide > 300 or len(places) < 13 else 3.0
     axes = sheet.plot(left, top, left + wide, top + high, "word of the reply")

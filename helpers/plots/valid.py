@@ -1,4 +1,4 @@
-"""Figures of texts with a grammar: its automaton, which words were chosen, drafts, two probabilities."""
+"""Figures of constrained decoding: an automaton, the chosen words, drafts, probabilities of texts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLOURS = ("generated", "query")  # of two ways
 
 
 def chosen(words: Sequence[str], places: Collection[int]) -> Picture:
-    """Draw a text of a grammar: the words at `places`, from 0, were chosen; the others had to come."""
+    """Draw a text of a grammar: the words at `places`, from 0, were chosen; the grammar forced the others."""
     n = len(places)
     heads = f"{counted(n, 'word')} chosen", f"{len(words) - n} had to come"
 
@@ -41,11 +41,14 @@ LINE = 20  # px: of an ending in its state's box
 
 
 def automaton(table: np.ndarray, words: Sequence[str]) -> Picture:
-    """Draw a small automaton from top to bottom: in each state what may still be written, words on arrows.
+    """Draw a small automaton from top to bottom: states with the texts that may follow, arrows with words.
 
     Args:
-        table: (states, V), without loops, and with at most two ways through its states.
-        words: those of the columns.
+        table: the transitions, (states, V), without loops, and with at most two paths from state 0.
+        words: the vocabulary, one word per column.
+
+    Raises:
+        ValueError: there are more than two paths.
     """
     steps: list[dict[int, list[str]]] = [{} for _ in table]
     for state, column in np.argwhere(table != NONE).tolist():
@@ -94,13 +97,13 @@ def automaton(table: np.ndarray, words: Sequence[str]) -> Picture:
 def ahead(
     states: Sequence[int], drafted: Sequence[str], wrote: Sequence[str], must: Mapping[int, Sequence[str]]
 ) -> Picture:
-    """Draw how a draft leads the state ahead, and where it is after a rejected word: right, and with the bug.
+    """Draw how a draft advances the state, and the state after a rejected word: the right one, and a bug's.
 
     Args:
-        states: before the draft, and after each of its words, up to 4.
-        drafted: these words.
-        wrote: what the model wrote: the words that it took, then one in place of the next.
-        must: by the right state and by that of the bug, two of `states`: the words that must come there.
+        states: before the draft, and after each of its words; up to 4 words.
+        drafted: the words of the draft.
+        wrote: what the model wrote: the accepted words, then one instead of the rejected word.
+        must: the words that must follow, by the right state and by the bug's state, both in `states`.
     """
     a = len(wrote) - 1
     right, stays = must
@@ -146,7 +149,7 @@ def ahead(
 
 
 def two_ways(texts: Mapping[str, tuple[float, float]], ways: tuple[str, str]) -> Picture:
-    """Draw the probability of each text in two ways to write it, named `ways`, one bar over the other."""
+    """Draw the probability of each text under two methods, named `ways`, as one bar above the other."""
 
     def draw(sheet: Sheet) -> None:
         y, longest = 20.0, (sheet.width - 36 - text_width("100.0%", SMALL, bold=True) - 12)
