@@ -1,4 +1,4 @@
-"""From one row of logits to the next token: softmax, greedy, temperature, top-k, top-p; drafted tokens."""
+"""From logits to the next token: softmax, greedy, temperature, top-k, top-p; verification of draft tokens."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from helpers.validate import check_whole, is_number
 
 Chooser = Callable[[np.ndarray], int]
 
-# Cumulative probabilities are sums of rounded numbers: 0.5 + 0.3 may come out a hair under 0.8.
-ROUNDING = 1e-9  # as a share of p, so that the largest stays whatever p is
+# Cumulative probabilities are sums of rounded numbers: 0.5 + 0.3 may be slightly less than 0.8.
+ROUNDING = 1e-9  # relative to p, so that the largest token is kept for any p
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a reply chooses its tokens: the likeliest without a temperature (greedy), else they are drawn.
+    """How a reply chooses its tokens: greedily, or sampled if there is a temperature.
 
     Args:
-        temperature, top_k, top_p: as in `next_probabilities`; None for the temperature is greedy.
-        seed: of the draws: the same one draws the same tokens again.
+        temperature, top_k, top_p: as in `next_probabilities`; temperature None means greedy.
+        seed: of the random numbers: the same seed samples the same tokens.
     """
 
     temperature: float | None = None
@@ -33,7 +33,7 @@ class Sampling:
     def __post_init__(self) -> None:
         T, k, p = self.temperature, self.top_k, self.top_p
         if T is None and not (k is None and p is None):
-            raise ValueError("top_k or top_p came without a temperature; expected one, such as 1.0")
+            raise ValueError("top_k or top_p is set without a temperature; expected one, such as 1.0")
         if T is not None and not (is_number(T) and T > 0):
             raise ValueError(f"temperature is {T!r}; expected a number over 0, or None for the top token")
         if p is not None and not (is_number(p) and 0 < p <= 1):
@@ -43,11 +43,11 @@ class Sampling:
         check_whole("seed", self.seed, minimum=0)
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
-        """Return the probability of each token, (V,); where it is greedy, the model's own."""
+        """Return the probability of each token, (V,); if greedy, the model's own probabilities."""
         return next_probabilities(logits, self.temperature or 1.0, self.top_k, self.top_p)
 
     def __str__(self) -> str:
-        """In words: "greedy", or "sampled, temperature 0.8, top-k 5"."""
+        """Return the settings as text: "greedy", or "sampled, temperature 0.8, top-k 5"."""
         settings = {"temperature": self.temperature, "top-k": self.top_k, "top-p": self.top_p}
         named = [f"{name} {value:g}" for name, value in settings.items() if value is not None]
         return ", ".join(["greedy" if self.temperature is None else "sampled", *named])
@@ -57,7 +57,7 @@ GREEDY = Sampling()
 
 
 def check_sampling(sampling: Sampling, vocab_size: int) -> Sampling:
-    """Return the settings, or raise ValueError unless they are a `Sampling` that this vocabulary can fill."""
+    """Return the settings. ValueError unless they are a `Sampling` whose top_k is at most `vocab_size`."""
     if not isinstance(sampling, Sampling):
         raise ValueError(f"sampling is {sampling!r}; expected settings such as Sampling(temperature=0.8)")
     if sampling.top_k is not None and sampling.top_k > vocab_size:
@@ -66,9 +66,9 @@ def check_sampling(sampling: Sampling, vocab_size: int) -> Sampling:
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
-    """Turn rows of scores, along the last axis, into weights that sum to 1; -inf means "not to be picked".
+    """Return softmax of scores along the last axis: weights that sum to 1, and 0 for a score of -inf.
 
-    A row that is all -inf gives zeros: plain softmax divides 0 by 0 there and gives NaN.
+    A row of -inf only gives zeros: plain softmax would divide 0 by 0 and give NaN.
     """
     peak = scores.max(axis=-1, keepdims=True)
     exps = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
@@ -77,12 +77,12 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 
 
 def greedy(logits: np.ndarray) -> int:
-    """Return the index of the largest of (V,) logits; of equal ones, the first."""
+    """Return the index of the largest of (V,) logits; the first in a tie."""
     return int(np.argmax(check_logits(logits)))
 
 
 def keep_top_k(logits: np.ndarray, k: int) -> np.ndarray:
-    """Set all but the k largest of (V,) logits to -inf; of equal ones the first are kept."""
+    """Set all but the k largest of (V,) logits to -inf; in a tie the first are kept."""
     best = np.argsort(-logits, kind="stable")[:k]
     kept = np.full_like(logits, -np.inf)
     kept[best] = logits[best]
@@ -90,10 +90,10 @@ def keep_top_k(logits: np.ndarray, k: int) -> np.ndarray:
 
 
 def keep_top_p(logits: np.ndarray, p: float) -> np.ndarray:
-    """Keep the fewest of (V,) logits, from the largest down, whose probabilities reach p."""
+    """Keep the smallest set of the largest (V,) logits whose probabilities sum to p; set others to -inf."""
     order = np.argsort(-logits, kind="stable")
     weights = softmax(logits)[order]
-    before = np.cumsum(weights) - weights  # what those ahead of this one hold together
+    before = np.cumsum(weights) - weights  # the sum over the more probable tokens
     best = order[before < p * (1 - ROUNDING)]
     kept = np.full_like(logits, -np.inf)
     kept[best] = logits[best]
@@ -106,13 +106,13 @@ def next_probabilities(
     """Return the probability of each token: temperature first, then top-k, then top-p.
 
     Args:
-        logits: one number a token, (V,).
-        temperature: over 0; below 1 sharpens, above 1 flattens.
-        top_k: keep this many tokens, 1 to V; None keeps all.
-        top_p: keep the fewest tokens that together have this probability, over 0 to 1; None keeps all.
+        logits: one number per token, (V,).
+        temperature: over 0; below 1 sharpens, above 1 flattens the distribution.
+        top_k: number of tokens to keep, 1 to V; None keeps all.
+        top_p: probability of the smallest set of tokens to keep, over 0 to 1; None keeps all.
 
     Returns:
-        Probabilities, (V,), that sum to 1. ValueError if a setting is out of range, or logits are no numbers.
+        Probabilities, (V,), that sum to 1. ValueError for a setting out of range, or invalid logits.
     """
     logits = check_logits(logits)
     check_sampling(Sampling(temperature, top_k, top_p), len(logits))
@@ -127,11 +127,11 @@ def next_probabilities(
 
 
 def accept(drafted: Sequence[int], chosen: Sequence[int]) -> list[int]:
-    """Keep the drafted tokens up to the first that a model would not have chosen, and put its own there.
+    """Accept draft tokens up to the first that the model would not choose, and replace that one.
 
     Args:
         drafted: k tokens.
-        chosen: what the model chooses in the place of each, and after the last: k + 1 tokens.
+        chosen: the model's choice at the position of each, and after the last: k + 1 tokens.
     """
     a = 0
     while a < len(drafted) and drafted[a] == chosen[a]:
@@ -140,16 +140,16 @@ def accept(drafted: Sequence[int], chosen: Sequence[int]) -> list[int]:
 
 
 def accept_or_resample(p: np.ndarray, q: np.ndarray, token: int, u: float) -> np.ndarray | None:
-    """Verify a drafted token so that what stands in its place is distributed as p, whatever q is.
+    """Verify a draft token so that the resulting token is distributed as p, whatever q is.
 
     Args:
         p: the model's probabilities, (V,).
-        q: those that the token was drawn with, (V,).
-        token: the drafted one.
+        q: the probabilities that the token was sampled with, (V,).
+        token: the draft token.
         u: a random number, 0 or more and under 1.
 
     Returns:
-        None if the token is accepted. Otherwise the probabilities of the one to draw in its place, (V,).
+        None if the token is accepted. Otherwise the probabilities to sample its replacement with, (V,).
 
     Source: Leviathan et al. 2022, arXiv:2211.17192; Chen et al. 2023, arXiv:2302.01318.
     """
@@ -162,22 +162,22 @@ def accept_or_resample(p: np.ndarray, q: np.ndarray, token: int, u: float) -> np
 def accept_sampled(
     drafted: Sequence[int], p: np.ndarray, q: np.ndarray, rng: np.random.Generator
 ) -> list[int]:
-    """Verify drafted tokens one after the other; return those accepted, and one more that is drawn.
+    """Verify draft tokens one after the other; return those accepted, and one more that is sampled.
 
     Args:
         drafted: k tokens.
-        p: the model's probabilities in the place of each, and after the last, (k + 1, V).
-        q: those that each was drawn with, (k, V).
+        p: the model's probabilities at the position of each, and after the last, (k + 1, V).
+        q: the probabilities that each was sampled with, (k, V).
     """
     for n, token in enumerate(drafted):
-        rest = accept_or_resample(p[n], q[n], token, rng.random())
-        if rest is not None:
-            return [*drafted[:n], draw(rest, rng)]
+        residual = accept_or_resample(p[n], q[n], token, rng.random())
+        if residual is not None:
+            return [*drafted[:n], draw(residual, rng)]
     return [*drafted, draw(p[-1], rng)]
 
 
 def draw(weights: np.ndarray, rng: np.random.Generator) -> int:
-    """Draw an index with these probabilities, (V,)."""
+    """Sample an index with these probabilities, (V,)."""
     return int(rng.choice(len(weights), p=weights))
 
 
@@ -191,42 +191,42 @@ def chooser(sampling: Sampling, vocab_size: int) -> Chooser:
 
 
 def check_logits(logits: np.ndarray) -> np.ndarray:
-    """Return logits as a float row (V,), or raise ValueError."""
-    row = np.asarray(logits, dtype=float)
-    if row.ndim != 1 or row.size == 0:
-        raise ValueError(f"logits have shape {row.shape}; expected one row (V,): pass the last position's")
-    if np.isnan(row).any():
-        message = f"logits[{np.isnan(row).argmax()}] is NaN; expected numbers"
+    """Return logits as a float array (V,). ValueError for another shape, NaN, +inf, or -inf only."""
+    array = np.asarray(logits, dtype=float)
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(f"logits have shape {array.shape}; expected (V,): pass those of the last position")
+    if np.isnan(array).any():
+        message = f"logits[{np.isnan(array).argmax()}] is NaN; expected numbers"
         raise ValueError(f"{message}: look for 0/0, as in a softmax of -inf only")
-    if np.isposinf(row).any() or not np.isfinite(row).any():
+    if np.isposinf(array).any() or not np.isfinite(array).any():
         raise ValueError("logits need a finite number and no +inf; every token is banned or one overflowed")
-    return row
+    return array
 
 
 class Draft(NamedTuple):
-    """Tokens that may come next."""
+    """Draft tokens, to be verified by the model."""
 
-    tokens: list[int]  # their ids, d of them
-    q: Any = None  # what each was drawn with, (d, V): 1 for one that could be no other; None where greedy
+    tokens: list[int]  # d ids
+    q: Any = None  # the probabilities that each was sampled with, (d, V); one-hot if certain; None if greedy
 
 
 class Sampler:
-    """How a reply chooses tokens: `pick` one for a draft, `verify` drafted ones."""
+    """Chooses the tokens of a reply: `sample` one for a draft, `verify` draft tokens."""
 
     def __init__(self, sampling: Sampling, vocab_size: int) -> None:
         self.sampling = check_sampling(sampling, vocab_size)
         self.vocab_size, self.greedy = vocab_size, sampling.temperature is None
         self.rng = np.random.default_rng(sampling.seed)
 
-    def pick(self, logits: np.ndarray) -> tuple[int, np.ndarray | None]:
-        """Choose a token from logits (V,); return it and the probabilities it was drawn with, (V,)."""
+    def sample(self, logits: np.ndarray) -> tuple[int, np.ndarray | None]:
+        """Return a token chosen from logits (V,), and the probabilities that it was sampled with, (V,)."""
         if self.greedy:
             return greedy(logits), None
         q = self.sampling.probabilities(logits)
         return draw(q, self.rng), q
 
     def verify(self, draft: Draft, logits: np.ndarray) -> list[int]:
-        """Return 1 to d + 1 new tokens. Logits, (d + 1, V): the model's of each drafted one and the next."""
+        """Return 1 to d + 1 new tokens; logits of the draft's positions and the next, (d + 1, V)."""
         if self.greedy:
             return accept(draft.tokens, logits.argmax(axis=-1).tolist())
         p = np.array([self.sampling.probabilities(row) for row in logits])

@@ -16,7 +16,16 @@ from hypothesis import strategies as st
 
 from helpers.chapters import n24
 from helpers.constrained import decoding, grammar
-from helpers.constrained.grammar import CHARACTERS, FOODS, NONE, PERSON, forced, masked, tabulate, walk
+from helpers.constrained.grammar import (
+    CHARACTERS,
+    FOODS,
+    NONE,
+    PERSON,
+    forced_words,
+    mask_logits,
+    states_after,
+    tabulate,
+)
 from helpers.model.cache import StaticCache
 from helpers.model.generate import prefill
 from helpers.model.speculate import Draft, PromptLookup
@@ -43,12 +52,12 @@ planted = Planted()
 
 
 def whole(table: np.ndarray, words: list[int]) -> bool:
-    """Whether a text keeps its form to the end."""
-    states = walk(table, 0, words)
+    """Whether a text follows the grammar to the end."""
+    states = states_after(table, 0, words)
     return NONE not in states and bool((table[states[-1]] == NONE).all())
 
 
-def room() -> StaticCache:
+def new_cache() -> StaticCache:
     """Return an empty cache of the tiny model."""
     return StaticCache(MODEL.config, dtype=torch.float64)
 
@@ -65,39 +74,41 @@ def test_grammar_equals_llguidance_in_every_state() -> None:
     tokens = llguidance.LLTokenizer("byte")
     matcher, mask = llguidance.LLMatcher(tokens, rules), bits.allocate_token_bitmask(1, tokens.vocab_size)
     byte = [tokens.eos_token, *map(ord, CHARACTERS[1:])]
-    behind: dict[int, list[int]] = {0: []}
+    prefixes: dict[int, list[int]] = {0: []}
     for state in (queue := [0]):
         matcher.reset()
-        assert matcher.consume_tokens(behind[state])
+        assert matcher.consume_tokens(prefixes[state])
         bits.fill_next_token_bitmask(matcher, mask)
-        theirs = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little"))
-        ours = np.flatnonzero(ONE[state] != NONE)
-        assert sorted(byte[i] for i in ours) == theirs.tolist()
-        assert matcher.compute_ff_tokens() == [byte[i] for i in forced(ONE, state) if i]
-        for i in ours[ours > 0]:
-            if (to := int(ONE[state, i])) not in behind:
-                behind[to] = [*behind[state], byte[i]]
+        expected = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little"))
+        actual = np.flatnonzero(ONE[state] != NONE)
+        assert sorted(byte[i] for i in actual) == expected.tolist()
+        assert matcher.compute_ff_tokens() == [byte[i] for i in forced_words(ONE, state) if i]
+        for i in actual[actual > 0]:
+            if (to := int(ONE[state, i])) not in prefixes:
+                prefixes[to] = [*prefixes[state], byte[i]]
                 queue.append(to)
-    assert len(behind) == len(ONE) - 1  # but the one behind <eos>
+    assert len(prefixes) == len(ONE) - 1  # except the state after <eos>
 
 
 def test_token_is_allowed_if_its_characters_are() -> None:
     pieces = ['{"', "name", '":"', "M", "ia", '","age', "x", "", "<eos>", "é", "soup"]
-    lifted = grammar.lifted(ONE, CHARACTERS, pieces)
+    lifted = grammar.lift_to_tokens(ONE, CHARACTERS, pieces)
     assert lifted.shape == (len(ONE), len(pieces))
     for state, (i, piece) in product(range(len(ONE)), enumerate(pieces)):
         parts = [piece] if piece == "<eos>" else [*piece]
         ids = [CHARACTERS.index(part) for part in parts if part in CHARACTERS] if piece != "é" else []
-        assert lifted[state, i] == (walk(ONE, state, ids)[-1] if ids else NONE)
-    assert NONE not in walk(lifted, 0, [0, 1, 2, 3, 4, 5])
+        assert lifted[state, i] == (states_after(ONE, state, ids)[-1] if ids else NONE)
+    assert NONE not in states_after(lifted, 0, [0, 1, 2, 3, 4, 5])
 
 
 def test_tokens_that_begin_with_a_space() -> None:
-    """Every way through a table over the pieces of a tokenizer like Llama 2's is the text that it allows."""
+    """Every path through a table over the tokens of a tokenizer like Llama 2's spells the allowed text."""
     tokenizer = Tokenizer(of_characters())
     pieces, begun = tokenizer.words(range(tokenizer.vocab_size)), tokenizer.encode("w")
     for text in ("isis", "is is"):
-        table = grammar.lifted(tabulate({"{t}": [(*text, "<eos>")]}, "{t}", CHARACTERS), CHARACTERS, pieces)
+        table = grammar.lift_to_tokens(
+            tabulate({"{t}": [(*text, "<eos>")]}, "{t}", CHARACTERS), CHARACTERS, pieces
+        )
         ways: list[tuple[int, list[int]]] = [(0, [])]
         while ways:
             state, ids = ways.pop()
@@ -109,19 +120,21 @@ def test_tokens_that_begin_with_a_space() -> None:
 @given(seeds, st.booleans())
 @settings(max_examples=30)
 def test_constrained_text_is_valid_and_cached_correctly(seed: int, jump: bool) -> None:
-    """With drafts, too; where the likeliest is taken they change no word."""
+    """With drafts, too; if greedy, they do not change the text."""
     for sampling in (Sampling(), Sampling(2.0, seed=seed)):
         sampler = decoding.GrammarSampler(TABLE, sampling)
-        with_drafts = decoding.write_with_drafts(MODEL, PROMPT, sampler, PromptLookup(), room())[0]
-        cache, plain = room(), room()
-        output, chosen = decoding.write(MODEL, PROMPT, TABLE, chooser(sampling, 19), cache, jump)
+        with_drafts = decoding.speculate_constrained(MODEL, PROMPT, sampler, PromptLookup(), new_cache())[0]
+        cache, plain = new_cache(), new_cache()
+        output, chosen = decoding.generate_constrained(
+            MODEL, PROMPT, TABLE, chooser(sampling, 19), cache, jump
+        )
         assert whole(TABLE, output)
         assert whole(TABLE, with_drafts)
         assert with_drafts == output or sampling.temperature
     prefill(MODEL, (PROMPT + output)[: cache.length], plain)
     assert torch.allclose(cache.k, plain.k)
     assert torch.allclose(cache.v, plain.v)
-    states = [0, *walk(TABLE, 0, output)]
+    states = [0, *states_after(TABLE, 0, output)]
     free = [n for n in range(len(output)) if (TABLE[states[n]] != NONE).sum() > 1]
     assert chosen == (free if jump else [*range(len(output))])
 
@@ -130,7 +143,7 @@ def test_constrained_text_is_valid_and_cached_correctly(seed: int, jump: bool) -
 @settings(max_examples=40)
 def test_drafts_do_not_change_constrained_text(picks: list[int], seed: int) -> None:
     tokens, state = list[int](), 0
-    for n in picks:  # mostly words that may come: others are refused at the first
+    for n in picks:  # mostly allowed words: the first other one is rejected
         allowed = np.flatnonzero(TABLE[state] != NONE)
         tokens.append(int(allowed[n % len(allowed)]) if len(allowed) and n else n)
         state = int(TABLE[state, tokens[-1]])
@@ -140,25 +153,25 @@ def test_drafts_do_not_change_constrained_text(picks: list[int], seed: int) -> N
     state = 0
     for row, word in zip(logits, output, strict=False):
         assert (TABLE[state] != NONE).any()
-        assert word == greedy(masked(row, TABLE[state]))
+        assert word == greedy(mask_logits(row, TABLE[state]))
         state = int(TABLE[state, word])
     assert sampler.state == state
 
 
 @pytest.mark.parametrize("eos_ids", [(), (0,), (4,)], ids=["no end id", "the end's", "one in the middle"])
 def test_only_the_grammar_ends_a_text(eos_ids: tuple[int, ...]) -> None:
-    """Whatever the config calls an end; and the drafts reach behind the end."""
+    """Whatever eos_ids the config has; and the drafts reach past the end."""
     model = tiny(seed=2, dtype=torch.float64, max_seq_len=200, eos_ids=eos_ids)
     table = tabulate({"{all}": [tuple("4567"), tuple("4568")]}, "{all}", [str(i) for i in range(19)])
     sampler = decoding.GrammarSampler(table)
     for _ in range(2):
         cache = StaticCache(model.config, dtype=torch.float64)
-        ids, passes = decoding.write_with_drafts(
+        ids, passes = decoding.speculate_constrained(
             model, [4, 5, 6, 7, 4, 5, 6, 8, 4], sampler, PromptLookup(), cache, 5
         )
         assert (whole(table, ids), passes < len(ids), len(ids)) == (True, True, 4)
     with pytest.raises(ValueError, match="expected an empty one"):
-        decoding.write_with_drafts(model, PROMPT, sampler, PromptLookup(), cache)
+        decoding.speculate_constrained(model, PROMPT, sampler, PromptLookup(), cache)
 
 
 @pytest.mark.parametrize(
@@ -177,24 +190,27 @@ def test_invalid_grammar_is_refused(rules: Any, message: str) -> None:
 
 
 def test_endless_forced_words_are_refused() -> None:
-    """As where the pieces of `lifted` lack the end."""
+    """As when the tokens of `lift_to_tokens` lack the end."""
     circle = np.full((2, 19), NONE)
     circle[[0, 1], [5, 6]] = 1, 0
-    for write in (lambda: forced(circle, 0), lambda: decoding.write(MODEL, PROMPT, circle, greedy, room())):
-        with pytest.raises(ValueError, match=r"words \[5, 6\] must come, and never end"):
+    for write in (
+        lambda: forced_words(circle, 0),
+        lambda: decoding.generate_constrained(MODEL, PROMPT, circle, greedy, new_cache()),
+    ):
+        with pytest.raises(ValueError, match=r"forced words \[5, 6\] never end"):
             write()
 
 
 def test_table_of_another_vocabulary_is_refused() -> None:
-    """Even where all words must come, and no logits are masked."""
-    table, cache = tabulate({"{a}": [("1", "0")]}, "{a}", ["0", "1"]), room()
+    """Even if all words are forced, and no logits are masked."""
+    table, cache = tabulate({"{a}": [("1", "0")]}, "{a}", ["0", "1"]), new_cache()
     for write in (
-        lambda: decoding.write(MODEL, PROMPT, table, greedy, cache),
-        lambda: decoding.write_with_drafts(
+        lambda: decoding.generate_constrained(MODEL, PROMPT, table, greedy, cache),
+        lambda: decoding.speculate_constrained(
             MODEL, PROMPT, decoding.GrammarSampler(table), PromptLookup(), cache
         ),
     ):
-        with pytest.raises(ValueError, match="the table is over 2 words; expected the model's 19"):
+        with pytest.raises(ValueError, match="the table has 2 words; expected the model's 19"):
             write()
     assert not cache.length
 

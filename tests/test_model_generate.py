@@ -54,7 +54,7 @@ def test_prefill_and_decode_step_by_hand() -> None:
     logits[0, 3] = -math.inf
     for _ in range(7):
         output.append(int(decode_step(model, [output[-1]], cache).argmax()))
-    with pytest.raises(ValueError, match=r"2 tokens came in; expected one for each sequence: \(B, 1\)"):
+    with pytest.raises(ValueError, match=r"got 2 tokens; expected one for each sequence: \(B, 1\)"):
         decode_step(model, [1, 2], cache)
     assert prefill(model, np.array([PROMPT, PROMPT]), GrowingCache(model.config, 2)).shape == (2, 19)
     assert modes.pop()
@@ -131,7 +131,7 @@ def test_foreign_use_of_the_cache_is_noticed(refill: list[int]) -> None:
     cache = StaticCache(model.config)
     reply, other = generate(model, PROMPT, 4, cache=cache), generate(model, [7, 2], 4, cache=cache)
     output = [next(reply)]
-    with pytest.raises(ValueError, match=r"with 5 tokens now, is not as .*make a cache for each reply"):
+    with pytest.raises(ValueError, match=r"now of 5 tokens, was used by .*make a cache for each reply"):
         next(other)
     output.append(next(reply))
     if len(refill) != 1:
@@ -139,7 +139,7 @@ def test_foreign_use_of_the_cache_is_noticed(refill: list[int]) -> None:
     if refill:
         prefill(model, refill, cache)
     length = cache.length
-    with pytest.raises(ValueError, match=f"with {length} tokens now, is not as this reply left it"):
+    with pytest.raises(ValueError, match=f"now of {length} tokens, was used by something else"):
         next(reply)
     assert (cache.length, reply.stop_reason, reply.tokens) == (length, "error", output)
 
@@ -183,7 +183,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"prompt": [1] * 41}, "41 new tokens after 0 make 41; expected at most 40"),
     ({"prompt": [True, False]}, r"the prompt is \[True, False\]; expected ids"),
     ({"prompt": torch.tensor([1.0])}, "expected ids, .* whole numbers"),
-    ({"prompt": [[1, 2, 5], [3, 4, 5]]}, "2 sequences came in; expected one"),
+    ({"prompt": [[1, 2, 5], [3, 4, 5]]}, "got 2 sequences; expected one"),
     ({"prompt": [[1, 2], [3]]}, "inhomogeneous shape"),
     ({"max_new_tokens": 0}, "max_new_tokens is 0"),
     ({"sampling": Sampling(1.0, 20)}, "top_k is 20; expected at most 19"),

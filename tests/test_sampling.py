@@ -166,7 +166,7 @@ def test_sampling_as_text() -> None:
         ({"top_k": 1.5}, "top_k is 1.5; expected a whole number"),
         ({"top_p": 0.0}, "top_p is 0.0; expected a number over 0 and at most 1, or None"),
         ({"top_p": 1.01}, "top_p is 1.01; expected a number over 0 and at most 1"),
-        ({"temperature": None, "top_k": 2}, "top_k or top_p came without a temperature; expected one"),
+        ({"temperature": None, "top_k": 2}, "top_k or top_p is set without a temperature; expected one"),
         ({"seed": -1}, "seed is -1; expected a whole number, 0 or more"),
     ],
 )
@@ -184,8 +184,8 @@ def test_sampling_settings_out_of_range(wrong: dict[str, Any], says: str) -> Non
         ([1, math.nan], "logits[1] is NaN; expected numbers: look for 0/0"),
         ([1, math.inf], "no +inf; every token is banned or one overflowed"),
         ([-math.inf, -math.inf], "need a finite number"),
-        ([], "logits have shape (0,); expected one row (V,)"),
-        ([[0, 1], [2, 3]], "logits have shape (2, 2); expected one row (V,): pass the last position"),
+        ([], "logits have shape (0,); expected (V,)"),
+        ([[0, 1], [2, 3]], "logits have shape (2, 2); expected (V,): pass those of the last position"),
     ],
 )
 @pytest.mark.parametrize("choose", [sampling.greedy, sampling.next_probabilities])

@@ -33,11 +33,11 @@ MODEL = tiny(seed=2, dtype=F64)
 OTHER = tiny(seed=5, dtype=F64, n_layers=2, n_heads=4, n_kv_heads=2, head_dim=6, hidden_size=14)
 SMALL = tiny(seed=3, dtype=F64, vocab_size=3, n_layers=2)
 PROMPT = [3, 1, 4, 1, 5]
-SAID = list(generate(MODEL, PROMPT, 30))
+REPLY = list(generate(MODEL, PROMPT, 30))
 
 
-class Says:
-    """Drafts what it was told to, whatever comes."""
+class FixedDrafter:
+    """Drafts fixed tokens, whatever the text is."""
 
     def __init__(self, tokens: Sequence[int]) -> None:
         self.tokens = [*tokens]
@@ -52,7 +52,7 @@ def ask(drafter: Drafter, k: int = 3, max_new_tokens: int = 5, **given: Any) -> 
 
 
 def empty(max_len: int = 40, kind: type[Cache] = StaticCache, model: Transformer = MODEL) -> Any:
-    """Return a cache with poison in the rows that are laid out."""
+    """Return a cache whose allocated memory is poisoned."""
     cache: Any = kind(model.config, max_len=max_len, dtype=F64)
     if isinstance(cache, StaticCache):
         cache.k.fill_(1e9), cache.v.fill_(1e9)
@@ -63,15 +63,15 @@ def empty(max_len: int = 40, kind: type[Cache] = StaticCache, model: Transformer
     ("make", "message"),
     [
         (lambda: ask(PromptLookup(), k=0), "k is 0; expected a whole number, 1 or more"),
-        (lambda: PromptLookup(0), "longest is 0"),
+        (lambda: PromptLookup(0), "max_ngram_size is 0"),
         (lambda: ask(PromptLookup(), max_new_tokens=0), "max_new_tokens"),
-        (lambda: ask(EarlyExit(OTHER, 1)), "another model's"),
+        (lambda: ask(EarlyExit(OTHER, 1)), "the drafter is of another model"),
         (lambda: EarlyExit(MODEL, 3), "n is 3; expected 1 to 2 of 3 layers"),
         (
             lambda: ask(PromptLookup(), cache=empty(kind=WindowCache)),
-            "WindowCache came in, which cannot",
+            "WindowCache cannot truncate",
         ),
-        (lambda: ask("lookup"), "the drafter is 'lookup'; expected one that drafts"),  # type: ignore[arg-type]
+        (lambda: ask("lookup"), "the drafter is 'lookup'; expected an object such as"),  # type: ignore[arg-type]
         (lambda: ask(PromptLookup), "the drafter is <class"),  # type: ignore[arg-type]
         (lambda: ask(PromptLookup(), sampling=0.8), "sampling is 0.8; expected settings"),
         (lambda: ask(PromptLookup(), cache=empty(model=OTHER)), "made for n_layers 2"),
@@ -83,7 +83,7 @@ def test_invalid_speculation_is_refused(make: Callable[[], Any], message: str) -
 
 
 def end_with(how: Any, model: Transformer) -> Any:
-    """Let a model's passes from now on raise, or end in NaN; return the hook."""
+    """Make the following passes of a model raise, or return NaN; return the hook."""
 
     def spoil(_: Any, __: Any, out: torch.Tensor) -> Any:
         if how is KeyboardInterrupt:
@@ -93,7 +93,7 @@ def end_with(how: Any, model: Transformer) -> Any:
     return model.embed_tokens.register_forward_hook(spoil)
 
 
-@pytest.mark.parametrize("drafter", [Says(SAID), EarlyExit(MODEL, 1)], ids=["model", "draft"])
+@pytest.mark.parametrize("drafter", [FixedDrafter(REPLY), EarlyExit(MODEL, 1)], ids=["model", "draft"])
 @pytest.mark.parametrize("how", [KeyboardInterrupt, "NaN", "choice"])
 def test_failed_round_leaves_cache_unchanged(
     how: Any, drafter: Drafter, monkeypatch: pytest.MonkeyPatch
@@ -107,7 +107,7 @@ def test_failed_round_leaves_cache_unchanged(
     with pytest.raises((ValueError, KeyboardInterrupt)):
         next(reply)
     hook.remove()
-    assert (cache.length, reply.tokens, reply.stop_reason) == (5, SAID[:1], "error")
+    assert (cache.length, reply.tokens, reply.stop_reason) == (5, REPLY[:1], "error")
 
 
 def test_first_layers_share_weights() -> None:
@@ -120,10 +120,10 @@ def test_first_layers_share_weights() -> None:
 
 
 def test_verification_computes_k_plus_1_logits() -> None:
-    """Not for a whole prompt, which would be a P × V matrix."""
+    """And not those of the whole prompt, a P × V matrix."""
     seen: list[int] = []
     hook = MODEL.lm_head.register_forward_hook(lambda _, given, __: seen.append(given[0].shape[1]))
-    list(ask(Says(SAID)))
+    list(ask(FixedDrafter(REPLY)))
     hook.remove()
     assert seen == [1, 4]
 
@@ -139,29 +139,29 @@ def test_prompt_lookup_finds_the_newest_match() -> None:
 
 @pytest.mark.parametrize("k", [1, 2, 5])
 def test_good_drafts_save_passes(k: int) -> None:
-    """Drafts that are all right give k + 1 words a pass; wrong ones give one, and cost no word."""
-    right = ask(Says(SAID), k, 30)
-    wrong = ask(Says([(x + 1) % 19 for x in SAID]), k, 30)
-    assert list(right) == list(wrong) == SAID
+    """Correct drafts yield k + 1 tokens a pass; wrong ones yield one, and do not change the reply."""
+    right = ask(FixedDrafter(REPLY), k, 30)
+    wrong = ask(FixedDrafter([(x + 1) % 19 for x in REPLY]), k, 30)
+    assert list(right) == list(wrong) == REPLY
     assert len(right.rounds) == 1 + -(-29 // (k + 1))
     assert sum(one.n_accepted for one in right.rounds) == 30 - len(right.rounds)
     assert (len(wrong.rounds), sum(one.n_accepted for one in wrong.rounds)) == (30, 0)
 
 
 def test_drafts_are_accepted_up_to_eos() -> None:
-    reply = ask(Says(SAID), 9, 30, eos_ids=[SAID[4]])
-    assert list(reply) == SAID[:5]
+    reply = ask(FixedDrafter(REPLY), 9, 30, eos_ids=[REPLY[4]])
+    assert list(reply) == REPLY[:5]
     assert reply.rounds == [(0, 0), (9, 4)]
 
 
 def test_first_token_of_a_round_has_its_seconds() -> None:
-    reply = ask(Says(SAID), 3, 7)
+    reply = ask(FixedDrafter(REPLY), 3, 7)
     list(reply)
     assert [seconds > 0 for seconds in reply.seconds] == [True, *[True, False, False, False], *[True, False]]
 
 
 def test_speedup_is_counted_without_prefill() -> None:
-    ways = {"word by word": None, "all right": (Says(SAID), 4)}
+    ways = {"word by word": None, "all right": (FixedDrafter(REPLY), 4)}
     tried = n18.replies_with(MODEL, [PROMPT], ways, 11, turns=1)
     assert [one.words for one in tried.values()] == [1, 5]
     assert [one.ran for one in tried.values()] == [[], [5, 5]]
@@ -177,7 +177,7 @@ DRAFTERS: dict[str, Callable[[], Drafter]] = {
 
 @pytest.mark.parametrize("name", DRAFTERS)
 def test_cache_length_after_every_round(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model drops the rows of d - a tokens, and the first layers all d of theirs."""
+    """The model truncates d - a tokens, and the first layers all d of theirs."""
     cache, log = empty(), list[int]()
     for method in ("advance", "truncate"):
         old = getattr(Cache, method)
@@ -189,7 +189,7 @@ def test_cache_length_after_every_round(name: str, monkeypatch: pytest.MonkeyPat
 
         monkeypatch.setattr(Cache, method, count)
     reply = ask(DRAFTERS[name](), 3, 12, cache=cache)
-    assert list(reply) == SAID[:12]
+    assert list(reply) == REPLY[:12]
     target = list[int]()
     for one in reply.rounds:
         d, a = one.n_drafted, one.n_accepted

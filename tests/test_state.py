@@ -19,7 +19,7 @@ from helpers.model.config import StateConfig
 from helpers.model.generate import decode_step, generate
 from helpers.model.load import load, save
 from helpers.model.speculate import PromptLookup, speculate
-from helpers.model.state import StateTransformer, in_chunk, step
+from helpers.model.state import StateTransformer, chunk_step, recurrent_step
 from tests.tiny import SIZES, enlarge, failing, in_passes, same, tiny, tokens
 
 torch.set_num_threads(1)
@@ -49,12 +49,12 @@ def parts(T: int, B: int = 2, H: int = 3, D: int = 4, Dv: int = 5) -> tuple[list
 
 @pytest.mark.parametrize("T", [1, 2, 7, 40])
 def test_chunk_equals_recurrent_steps(T: int) -> None:
-    """And both are the sum that they stand for: g to the age, times q · k, times v, written out."""
+    """Both equal the explicit sum: g to the power of the age, times q · k, times v."""
     qkv, state, g = parts(T)
-    (contexts, after), last = in_chunk(state, g, *qkv), state
+    (contexts, after), last = chunk_step(state, g, *qkv), state
     q, k, v = qkv
     for t in range(T):
-        context, last = step(last, g, *(x[:, :, t, None] for x in qkv))
+        context, last = recurrent_step(last, g, *(x[:, :, t, None] for x in qkv))
         same(contexts[:, :, t], context[:, :, 0])
         whole = g[..., 0] ** (t + 1) * (q[:, :, t, None] @ state)[:, :, 0]
         for j in range(t + 1):
@@ -191,7 +191,7 @@ def test_growing_cache_and_drafts_are_refused() -> None:
     model = MODELS[1, 2]
     with pytest.raises(ValueError, match=r"made for state_layers \(\), the pass has state_layers \(1, 2\)"):
         model(tokens(1, 3), StaticCache(model.config, **DOUBLE))
-    with pytest.raises(ValueError, match=r"a StateCache came in, which cannot truncate"):
+    with pytest.raises(ValueError, match=r"a StateCache cannot truncate"):
         speculate(model, [1, 2, 3], 4, PromptLookup(), cache=StateCache(model.config, **DOUBLE))
 
 
@@ -215,7 +215,7 @@ def test_equals_lightning_attention_of_minimax(split: list[int]) -> None:
     for chunk in x.split(split, dim=1):
         layer(chunk, (x, x), None, cache)
     q, k, v = layer.act_fn(layer.qkv_proj(x)).unflatten(-1, (6, 24)).transpose(1, 2).split(8, dim=-1)
-    contexts, state = in_chunk(torch.zeros(2, 6, 8, 8).double(), (-layer.slope_rate).exp(), q, k, v)
+    contexts, state = chunk_step(torch.zeros(2, 6, 8, 8).double(), (-layer.slope_rate).exp(), q, k, v)
     # Its tables of decays are float32 numbers made double: 6e-8 of a context of 0.4.
     same(contexts.transpose(1, 2).flatten(2), torch.cat(seen, 1), bound=1e-7)
     same(state, cache.get_linear_cache(0), bound=1e-7)

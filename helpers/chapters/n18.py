@@ -196,7 +196,9 @@ def timed_rounds(
     tried, lengths = replies_with(model, prompts, {"": None, **ways}), [1, 3, 5, 9]
     passes = {f"{T} words": pass_of(model, T) for T in lengths}
     drafters = {name: way[0] for name, way in ways.items()}
-    passes |= {name: pass_of(one.first, 1) for name, one in drafters.items() if isinstance(one, EarlyExit)}
+    passes |= {
+        name: pass_of(one.draft_model, 1) for name, one in drafters.items() if isinstance(one, EarlyExit)
+    }
     best = {name: timing.best for name, timing in in_turns(passes, turns=200, min_seconds=0).items()}
     word, found = best["1 words"], {}
     longer = [best[f"{T} words"] / word for T in lengths]

@@ -10,7 +10,7 @@ from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess, nearest
 from helpers.constrained import grammar
 from helpers.constrained.decoding import GrammarSampler
-from helpers.constrained.grammar import walk
+from helpers.constrained.grammar import states_after
 from helpers.sampling import GREEDY, Draft, Sampling
 
 SEA = {("the", "sea", "is", "calm"), ("the", "fox", "slept"), ("over", "the", "sea")}
@@ -60,7 +60,7 @@ only_valid = Exercise(
         (np.array([-2.0, -1.0, -3.0]), np.array([5, NONE, 5])),
         (np.array([0.0, 7.0]), np.array([1, 1])),
     ],
-    right=grammar.masked,
+    right=grammar.mask_logits,
     wrong=[
         "a logit of 0 is not impossible: e to the power of 0 is 1. Write -inf.",
         lambda logits, following: np.where(following != NONE, logits, 0.0),
@@ -83,8 +83,8 @@ TO_ZERO = np.array([[NONE, NONE], [0, NONE], [NONE, 1]])  # two words lead from 
 
 def run_of(table: np.ndarray, state: int, most: int = 9, states: bool = False) -> list[int]:
     """Return the forced words, `most` of them at most, or the states after them."""
-    run = grammar.forced(table, state)[:most]
-    return grammar.walk(table, state, run) if states else run
+    run = grammar.forced_words(table, state)[:most]
+    return grammar.states_after(table, state, run) if states else run
 
 
 def through(table: np.ndarray, state: int) -> list[int]:
@@ -107,7 +107,7 @@ must_come = Exercise(
         Case((FORK, 1), "must_come from state 1, a choice", trap="no word is forced: give []."),
         Case((FORK, 5), "must_come from state 5, the end", trap="at the end no word may come: give []."),
     ],
-    right=grammar.forced,
+    right=grammar.forced_words,
     wrong=[
         "go on from the state after the word: several in a row may be forced.",
         lambda table, state: run_of(table, state, most=1),
@@ -146,7 +146,7 @@ class StaysAhead(GrammarSampler):
         self.wrong = list[tuple[list[int], list[int], list[int]]]()
 
     def verify(self, draft: Draft, logits: np.ndarray) -> list[int]:
-        states = [self.state, *walk(self.table, self.state, draft.tokens)]
+        states = [self.state, *states_after(self.table, self.state, draft.tokens)]
         output = super().verify(draft, logits)
         right, ahead = self.state, [state for state in states if state != NONE][-1]
         following = int(self.table[ahead, output[-1]])

@@ -1,1 +1,1 @@
-"""Constrained decoding: a `grammar` as a table of states, and `decoding` that masks logits by it."""
+"""Constrained decoding: `grammar` compiles rules to a table of states, `decoding` masks logits by it."""

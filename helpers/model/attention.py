@@ -13,9 +13,9 @@ from helpers.model.config import Llama3Scaling, ModelConfig
 
 
 def rope_frequencies(config: ModelConfig) -> Tensor:
-    """Return by how many radians each pair of numbers turns from one position to the next, (D / 2,).
+    """Return the rotation of each pair of numbers in radians per position, (D / 2,).
 
-    Float32 on the CPU whatever the model's dtype: in bfloat16 positions over 256 would coincide.
+    It is float32 on the CPU whatever the model's dtype: in bfloat16 positions over 256 would coincide.
 
     Source: RoPE, Su et al. 2021, arXiv:2104.09864.
     """
@@ -26,31 +26,31 @@ def rope_frequencies(config: ModelConfig) -> Tensor:
 
 
 def llama3_scaling(frequencies: Tensor, scaling: Llama3Scaling) -> Tensor:
-    """Slow down the slow pairs `factor` times, leave the fast ones, blend in between (Llama 3.1)."""
-    waves = scaling.original_max_seq_len * frequencies / (2 * math.pi)  # full turns in the original context
+    """Divide low frequencies by `factor`, keep high ones, and interpolate in between (Llama 3.1)."""
+    turns = scaling.original_max_seq_len * frequencies / (2 * math.pi)  # full turns in the original context
     low, high = scaling.low_freq_factor, scaling.high_freq_factor
-    kept = ((waves - low) / (high - low)).clamp(0, 1)
-    return (1 - kept) * frequencies / scaling.factor + kept * frequencies
+    unscaled = ((turns - low) / (high - low)).clamp(0, 1)
+    return (1 - unscaled) * frequencies / scaling.factor + unscaled * frequencies
 
 
 def rotation(positions: Tensor, frequencies: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return the cosines and sines that rotate rows at these positions.
+    """Return the cosines and sines that rotate queries and keys at these positions.
 
     Args:
-        positions: absolute, from 0, (T,), or (B, T) where each sequence has its own.
-        frequencies: radians a position, (D / 2,).
-        dtype: of the result; the angles are worked out in float32.
+        positions: absolute, from 0, (T,), or (B, T) if each sequence has its own.
+        frequencies: radians per position, (D / 2,).
+        dtype: of the result; the angles are computed in float32.
 
     Returns:
-        Two tensors (1, T, D), or (B, 1, T, D): one for all heads.
+        Two tensors (1, T, D), or (B, 1, T, D), shared by all heads.
     """
-    angles = positions[..., None, :, None].float() * frequencies  # (1, T, D / 2): all heads turn alike
+    angles = positions[..., None, :, None].float() * frequencies  # (1, T, D / 2): the same for all heads
     angles = torch.cat([angles, angles], dim=-1)  # number i is paired with number i + D / 2
     return angles.cos().to(dtype), angles.sin().to(dtype)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn each pair of numbers of x (B, H, T, D) by its angle: (a, b) → (a cos - b sin, b cos + a sin).
+    """Rotate each pair of numbers of x (B, H, T, D) by its angle: (a, b) → (a cos - b sin, b cos + a sin).
 
     Pairs are (i, i + D / 2), the layout of Hugging Face checkpoints; the paper's are (2i, 2i + 1).
     """
@@ -64,10 +64,10 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tenso
 
     Args:
         q: queries, (B, H, T, D).
-        k: keys of every position so far, (B, Hkv, S, D); each serves H / Hkv query heads.
+        k: keys of all positions so far, (B, Hkv, S, D); each KV head serves H / Hkv query heads.
         v: values, (B, Hkv, S, Dv).
-        mask: (T, S) or (B, 1, T, S), True where a query may look.
-        scale: what the scores q · k are multiplied by.
+        mask: (T, S) or (B, 1, T, S), True where a query may attend to a key.
+        scale: factor of the scores q · k.
 
     Returns:
         Contexts, (B, H, T, Dv).
@@ -79,7 +79,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tenso
 
 
 class Core(nn.Module):
-    """The core of attention as a module, so that a forward hook can watch it."""
+    """The core of attention as a module, so that a forward hook can observe it."""
 
     def __init__(self, scale: float) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class Attention(nn.Module):
         Args:
             x: the new tokens.
             cos_sin: cosines and sines of their positions; see `rotation`.
-            cache: gets the new keys and values, gives all that may be looked at, and the mask.
+            cache: stores the new keys and values; returns those that may be attended to, and the mask.
         """
         q, k, v = (self.split_heads(project(x)) for project in (self.q_proj, self.k_proj, self.v_proj))
         q, k = rotate(q, *cos_sin), rotate(k, *cos_sin)

@@ -12,7 +12,7 @@ from helpers.model.config import ModelConfig
 
 
 class RMSNorm(nn.Module):
-    """Divide each token's numbers by the root of their mean square, then scale each by a learned weight.
+    """Divide each token's vector by the root of its mean square, then multiply by a learned weight.
 
     Source: Zhang and Sennrich 2019, arXiv:1910.07467.
     """
@@ -23,9 +23,9 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(size))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…, C) → (…, C), each token by itself; the mean is taken in float32 at least."""
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))
-        normed = wide * torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + self.eps)
+        """(…, C) → (…, C), each token by itself; the mean is computed in float32 or wider."""
+        x32 = x.to(torch.promote_types(x.dtype, torch.float32))
+        normed = x32 * torch.rsqrt(x32.square().mean(dim=-1, keepdim=True) + self.eps)
         return self.weight * normed.to(x.dtype)
 
 
@@ -66,7 +66,7 @@ class Block(nn.Module):
 class Transformer(nn.Module):
     """A decoder of the Llama family. Parameters have the names of Hugging Face checkpoints.
 
-    Weights are drawn from a normal distribution (standard deviation 0.02) by torch's generator.
+    Initial weights are normally distributed (standard deviation 0.02), from torch's global generator.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -76,34 +76,34 @@ class Transformer(nn.Module):
         self.layers = nn.ModuleList(Block(config, layer) for layer in range(config.n_layers))
         self.norm = RMSNorm(config.hidden_size, config.norm_eps)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
-        self.frequencies = rope_frequencies(config)  # no buffer: model.to(bfloat16) would round it
-        self.tie()
-        self.apply(draw_weights)
+        self.frequencies = rope_frequencies(config)  # not a buffer: model.to(bfloat16) would round it
+        self.tie_weights()
+        self.apply(init_weights)
 
-    def tie(self) -> None:
-        """Let the LM head use the embedding's matrix, if the config says so."""
+    def tie_weights(self) -> None:
+        """Let the LM head share the embedding's matrix, if the config is tied."""
         if self.config.tied:
             self.lm_head.weight = self.embed_tokens.weight
 
-    def new_cache(self, kind: type[Cache] = GrowingCache, **sizes: int) -> Cache:
+    def new_cache(self, cache_class: type[Cache] = GrowingCache, **sizes: int) -> Cache:
         """Return an empty cache for this model; batch and max_len as in `Cache`."""
         weight = self.embed_tokens.weight
-        return kind(self.config, **sizes, dtype=weight.dtype, device=weight.device)
+        return cache_class(self.config, **sizes, dtype=weight.dtype, device=weight.device)
 
     def forward(self, tokens: Tensor, cache: Cache | None = None, *, last_only: bool = False) -> Tensor:
         """Run new tokens through every layer; earlier ones are read from the cache.
 
         Args:
             tokens: ids of the new tokens, (B, T).
-            cache: holds the earlier tokens and takes the new ones; without one, these tokens are all
-                there is.
-            last_only: give the logits of the last position only: a long prompt makes no T × V matrix.
+            cache: holds the entries of earlier tokens and stores those of the new ones; without a cache,
+                there are no earlier tokens.
+            last_only: compute the logits of the last position only, and no T × V matrix for a long prompt.
 
         Returns:
             Logits, (B, T, V), or (B, 1, V).
 
         Raises:
-            ValueError: tokens that are none, or a cache that they do not fit into; it is as before.
+            ValueError: invalid tokens, or a cache that they do not fit into; the cache is unchanged.
         """
         check_tokens(tokens, self.config.vocab_size)
         B, T = tokens.shape
@@ -119,8 +119,8 @@ class Transformer(nn.Module):
         return logits
 
 
-def draw_weights(module: nn.Module) -> None:
-    """Draw the weights of one module; biases start at 0."""
+def init_weights(module: nn.Module) -> None:
+    """Initialize the weights of one module; biases start at 0."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear) and module.bias is not None:
@@ -130,8 +130,8 @@ def draw_weights(module: nn.Module) -> None:
 def check_tokens(tokens: Tensor, vocab_size: int) -> None:
     """Raise ValueError unless tokens are ids in range, (B, T), at least one.
 
-    The range is looked at on a CPU only, and never in compiled code: on a GPU the program would wait for the
-    answer at every token. `generate` looks at the prompt before it goes there.
+    The range is checked on a CPU only, and never in compiled code: on a GPU the program would synchronize at
+    every token. `generate` checks the prompt before it is moved to the GPU.
     """
     got = getattr(tokens, "dtype", type(tokens).__name__)
     if got not in (torch.int64, torch.int32):
@@ -139,14 +139,14 @@ def check_tokens(tokens: Tensor, vocab_size: int) -> None:
     if tokens.ndim != 2 or not tokens.numel():
         raise ValueError(f"tokens have shape {tuple(tokens.shape)}; expected (B, T), at least one token")
     if tokens.is_cpu and not torch.compiler.is_compiling():
-        ids = tokens.flatten().tolist()  # for the few of a step sooner than with PyTorch's operators
+        ids = tokens.flatten().tolist()  # faster than PyTorch's operators for the few tokens of a step
         for token in (min(ids), max(ids)):
             if not 0 <= token < vocab_size:
                 raise ValueError(f"token id {token} is out of range; expected 0 to {vocab_size - 1}")
 
 
 def check_cache(cache: Cache, model: Transformer, batch: int) -> None:
-    """Raise ValueError unless this is a cache, made for such a model and batch."""
+    """Raise ValueError unless this is a cache that was made for such a model and batch size."""
     if not isinstance(cache, Cache):
         got = getattr(cache, "__name__", type(cache).__name__)
         raise ValueError(f"cache is {got}; expected an object, such as model.new_cache(StaticCache)")

@@ -1,4 +1,4 @@
-"""What Qwen3 and SmolLM3 change in attention: a norm of each query and key, and layers without rotation."""
+"""The changes of Qwen3 and SmolLM3 to attention: normed queries and keys, and layers without rotation."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from torch import Tensor
 from helpers.model.attention import Attention, rotate
 from helpers.model.cache import Cache
 from helpers.model.config import ModelConfig, NoPEConfig, QKNormConfig
-from helpers.model.transformer import RMSNorm, Transformer, draw_weights
+from helpers.model.transformer import RMSNorm, Transformer, init_weights
 
 
 class QKNormAttention(Attention):
     """`Attention` whose queries and keys are normed, each head by itself, before they are rotated.
 
-    So no score is larger than the weights of the two norms allow, however large the stream has grown.
+    So the weights of the two norms bound the scores, however large the residual stream has grown.
     """
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
@@ -31,7 +31,7 @@ class QKNormAttention(Attention):
 
 
 class NoPEAttention(Attention):
-    """`Attention` that turns nothing: of positions it knows only what the mask and other layers tell."""
+    """`Attention` without rotation: it knows positions only through the mask and other layers."""
 
     def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: Cache) -> Tensor:
         cos, sin = cos_sin
@@ -39,18 +39,18 @@ class NoPEAttention(Attention):
 
 
 class QKNormTransformer(Transformer):
-    """A `Transformer` with normed queries and keys in every block; parameters as in Hugging Face's Qwen3."""
+    """A `Transformer` with normed queries and keys in all blocks; parameters are named as in Qwen3."""
 
     def __init__(self, config: QKNormConfig) -> None:
         super().__init__(config)
         for layer, block in enumerate(self.layers):
-            block.self_attn = QKNormAttention(config, layer).apply(draw_weights)
+            block.self_attn = QKNormAttention(config, layer).apply(init_weights)
 
 
 class NoPETransformer(Transformer):
-    """A `Transformer` in which the layers `config.nope_layers` do not rotate; parameters as in SmolLM3."""
+    """A `Transformer` in which the layers `config.nope_layers` do not rotate, as in SmolLM3."""
 
     def __init__(self, config: NoPEConfig) -> None:
         super().__init__(config)
         for layer in config.nope_layers:
-            self.layers[layer].self_attn = NoPEAttention(config, layer).apply(draw_weights)
+            self.layers[layer].self_attn = NoPEAttention(config, layer).apply(init_weights)

@@ -127,7 +127,7 @@ class Engine:
                 sequence.tokens_per_step.append(n)
                 if n < sequence.num_uncomputed_tokens:
                     continue  # a chunk: more of the text has to run
-                next_tokens[sequence], _ = sequence.sampler.pick(logits[sequence])
+                next_tokens[sequence], _ = sequence.sampler.sample(logits[sequence])
                 sequence.times = Times(sequence.times.arrived, [*sequence.times.tokens, now])
             self.scheduler.postprocess([pair for pair in plan if not pair[0].error], next_tokens)
         return {sequence.request.id: token for sequence, token in next_tokens.items()}

@@ -60,7 +60,7 @@ def stored(model: Transformer) -> dict[str, Tensor]:
     state = model.state_dict()
     if model.config.tied and not torch.equal(state.pop(LM_HEAD), state[EMBEDDING]):
         raise CheckpointError(
-            f"{LM_HEAD} is not {EMBEDDING}, though the model is tied; call model.tie() to drop it, or make "
-            "the model with tied=False"
+            f"{LM_HEAD} is not {EMBEDDING}, though the model is tied; call model.tie_weights() to drop it "
+            "or make the model with tied=False"
         )
     return {(name if name == LM_HEAD else PREFIX + name): x.cpu().contiguous() for name, x in state.items()}

@@ -61,7 +61,7 @@ def assemble(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
     except RuntimeError as error:
         message = textwrap.shorten(str(error).partition(":")[2], 400)
         raise CheckpointError(f"the weights do not fit the config: {message}") from None
-    model.tie()
+    model.tie_weights()
     return model
 
 
