@@ -1,7 +1,7 @@
-"""Weather diaries from a small grammar and a seed: what the model of this project is trained on.
+"""Weather diaries from a small grammar and a seed: the training data of this project's model.
 
-A diary opens with a name and a city, goes on about the weather, and is signed with the same name and city.
-Some pairs of name and city are kept out of training, so that signing them right is copying, not remembering.
+A diary begins with a name and a city, continues with the weather, and is signed with the same name and city.
+Some pairs of name and city are held out of training, so that signing them is copying, not memorization.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-EOS = "<eos>"  # ends a diary, and a sentence that stands alone; nothing marks the beginning
+EOS = "<eos>"  # ends a diary or a single sentence; nothing marks the beginning
 
 NAMES = tuple(
     "Ada Aisha Amir Ana Ben Bram Carla Chen Dara David Elif Emil Emma Farid Femi Grace Hana Hugo Ida Ines "
@@ -25,7 +25,7 @@ CITIES = tuple(
     "Tallinn Tokyo Toronto Tunis Vienna Warsaw Zagreb Zurich".split()
 )
 
-# What may fill each blank; a word that stands twice is taken twice as often.
+# The words for each blank; a word that is listed twice is chosen twice as often.
 SLOTS = {
     "day": "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split(),
     "sky": "sunny cloudy rainy windy foggy snowy stormy".split(),
@@ -44,7 +44,7 @@ OPENINGS = (
     "{name} lives in {city} .",
     "This is the diary of {name} from {city} .",
 )
-# Sentences that say the name or the city again. (Where the name stood in fewer, copying it was not learned.)
+# Sentences that repeat the name or the city. (With the name in fewer, the model did not learn to copy it.)
 PERSONAL = (
     "{day} is {sky} in {city} .",
     "The {part} in {city} was {sky} .",
@@ -67,13 +67,13 @@ QUIET = (
 )
 SIGNATURE = "Signed by {name} from {city} ."
 
-MAX_WORDS = 120  # in a diary, so that it fits into a row of 128 tokens with a short sentence before it
-BARE = 1 / 3  # share of entries that are one sentence
+MAX_WORDS = 120  # in a diary, so that it fits into a text of 128 tokens with a short sentence before it
+BARE = 1 / 3  # the share of entries that are single sentences
 
 
 @dataclass(frozen=True)
 class Diary:
-    """One diary: who signs it, where, and its words, `<eos>` last."""
+    """One diary: the name and city of its signature, and its words, ending with `<eos>`."""
 
     name: str
     city: str
@@ -81,39 +81,39 @@ class Diary:
 
     @property
     def text(self) -> str:
-        """The words with blanks between them."""
+        """The words, separated by spaces."""
         return " ".join(self.words)
 
     @property
     def prompt(self) -> str:
-        """The diary up to and with "Signed by": the name comes next."""
+        """The diary up to and including "Signed by": the name comes next."""
         return " ".join(self.words[: self.words.index("Signed") + 2])
 
 
 def is_held_out(name: str, city: str) -> bool:
-    """Whether training never sees this pair: a fifth of the pairs, and a fifth of every name's and city's."""
+    """Whether a pair is held out of training: a fifth of all pairs, and of those of every name and city."""
     return (NAMES.index(name) + CITIES.index(city)) % 5 == 0
 
 
 @functools.cache
 def pairs(held_out: bool = False) -> tuple[tuple[str, str], ...]:
-    """Return the (name, city) pairs of training, or those kept out of it."""
+    """Return the (name, city) pairs that are in training, or those held out."""
     return tuple((name, city) for name in NAMES for city in CITIES if is_held_out(name, city) == held_out)
 
 
-def sentence(template: str, rng: random.Random, **who: str) -> list[str]:
-    """Fill a template's blanks; return its words, the full stop among them."""
+def sentence(template: str, rng: random.Random, **names: str) -> list[str]:
+    """Fill in a template; return its words, including the full stop."""
     words = {slot: rng.choice(choices) for slot, choices in SLOTS.items()}
-    return template.format(**words, **who).split()
+    return template.format(**words, **names).split()
 
 
 def diary(rng: random.Random, *, held_out: bool = False, quiet: int | None = None) -> Diary:
     """Write one diary of at most `MAX_WORDS` words.
 
     Args:
-        rng: where the chance comes from; the same seed writes the same diary.
-        held_out: take a (name, city) pair that training never sees.
-        quiet: at least so many words before "Signed" without name or city, 0 to 72; None draws a number.
+        rng: source of random choices; the same seed writes the same diary.
+        held_out: use a (name, city) pair that is not in training.
+        quiet: minimum number of words without name or city before "Signed", 0 to 72; None chooses at random.
 
     Raises:
         ValueError: quiet is out of range.
@@ -131,7 +131,7 @@ def diary(rng: random.Random, *, held_out: bool = False, quiet: int | None = Non
 def body(rng: random.Random, name: str, city: str, quiet: int) -> list[str]:
     """Write a diary without its signature: opening, three or four personal sentences, a quiet stretch."""
     templates = [rng.choice(OPENINGS), *rng.sample(PERSONAL, rng.choice((3, 4)))]
-    words = [word for each in templates for word in sentence(each, rng, name=name, city=city)]
+    words = [word for template in templates for word in sentence(template, rng, name=name, city=city)]
     end = len(words) + quiet
     while len(words) < end:
         words += sentence(rng.choice(QUIET), rng)
@@ -139,7 +139,7 @@ def body(rng: random.Random, name: str, city: str, quiet: int) -> list[str]:
 
 
 def entries(rng: random.Random) -> Iterator[tuple[str, ...]]:
-    """Write the corpus, entry by entry, without end: diaries, with bare sentences among them."""
+    """Yield the endless corpus, entry by entry: diaries and single sentences."""
     while True:
         if rng.random() < BARE:
             yield (*sentence(rng.choice(QUIET), rng), EOS)
@@ -147,24 +147,24 @@ def entries(rng: random.Random) -> Iterator[tuple[str, ...]]:
             yield diary(rng).words
 
 
-def rows(seed: int, length: int) -> Iterator[list[str]]:
-    """Cut the corpus into rows for training, without end.
+def training_texts(seed: int, length: int) -> Iterator[list[str]]:
+    """Yield an endless sequence of training texts of equal length, cut from the corpus.
 
     Args:
-        seed: the same seed gives the same rows.
-        length: words a row. Each row begins with an entry, as a prompt does; its last entry may be cut.
+        seed: the same seed yields the same texts.
+        length: words in a text. It begins with an entry, as a prompt does; its last entry may be cut.
     """
     rng = random.Random(seed)
     corpus = entries(rng)
     while True:
-        row: list[str] = []
-        while len(row) < length:
-            row += next(corpus)
-        yield row[:length]
+        text: list[str] = []
+        while len(text) < length:
+            text += next(corpus)
+        yield text[:length]
 
 
 def vocabulary() -> list[str]:
-    """Return every word of the corpus once: `<eos>`, then the sentences' words, names and cities."""
+    """Return all words of the corpus: `<eos>`, then the words of sentences, names and cities."""
     sentences = " ".join((*QUIET, *OPENINGS, *PERSONAL, SIGNATURE)).split()
     fixed = [word for word in sentences if not word.startswith("{")]
     filled = [word for choices in SLOTS.values() for word in choices]
@@ -175,7 +175,7 @@ Rules = dict[str, list[tuple[str, ...]]]
 
 
 def week_rules(name: str, city: str) -> Rules:
-    """Return the rules of "{week}": the weather of seven days, signed. No diary has ever been one."""
+    """Return the rules of "{week}": a signed report of the weather of seven days, which no diary contains."""
     words = SLOTS | {"name": [name], "city": [city]}
     days = " ".join(f"{day} is {{sky}} in {{city}} ." for day in SLOTS["day"])
     rules: Rules = {"{week}": [(*f"{days} {SIGNATURE}".split(), EOS)]}

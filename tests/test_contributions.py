@@ -7,7 +7,7 @@ import torch
 
 from helpers import corpus
 from helpers.model import shipped
-from helpers.model.contributions import added, contributions
+from helpers.model.contributions import contributions, residual_contributions
 from helpers.model.probe import without_heads, without_mlp
 from helpers.recording.diary import load_diary
 from tests.tiny import tiny, tokens
@@ -16,7 +16,7 @@ from tests.tiny import tiny, tokens
 @pytest.mark.parametrize("tied", [False, True])
 def test_contributions_sum_to_logit_difference(tied: bool) -> None:
     model, ids = tiny(dtype=torch.float64, tied=tied), tokens(1, 7)
-    parts = added(model, ids)
+    parts = residual_contributions(model, ids)
     assert [*parts][:3] + [*parts][-1:] == ["embedding", "attention 1", "MLP 1", "MLP 3"]
     adds, logits = contributions(model, parts, 3, [1, 5, 7]), model(ids)[0, -1]
     assert torch.allclose(model.lm_head(model.norm(sum(parts.values()))), logits)
@@ -28,7 +28,7 @@ def test_contributions_sum_to_logit_difference(tied: bool) -> None:
 
 def test_without_mlp_changes_the_last_token_only() -> None:
     model, ids = tiny(), tokens(1, 7)
-    before, after = (added(one, ids) for one in (model, without_mlp(model, 1)))
+    before, after = (residual_contributions(one, ids) for one in (model, without_mlp(model, 1)))
     off, others = after.pop("MLP 2"), ("embedding", "attention 1", "MLP 1", "attention 2")
     assert not off.any()
     assert before["MLP 2"].any()

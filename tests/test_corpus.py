@@ -29,9 +29,9 @@ def test_a_fifth_of_pairs_is_held_out() -> None:
 
 def test_corpus_matches_the_shipped_weights() -> None:
     """The same everywhere: another word, another chance or another longest diary makes another text."""
-    text = " ".join(word for row in itertools.islice(corpus.rows(0, 129), 2000) for word in row)
+    text = " ".join(word for row in itertools.islice(corpus.training_texts(0, 129), 2000) for word in row)
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == "acd5a52362553ec8"
-    assert next(corpus.rows(0, 129)) != next(corpus.rows(1, 129))
+    assert next(corpus.training_texts(0, 129)) != next(corpus.training_texts(1, 129))
 
 
 @given(seeds, st.booleans())

@@ -13,7 +13,7 @@ import torch
 from helpers.chapters import n13
 from helpers.cost import active_parameters
 from helpers.model import shipped
-from helpers.model.sizes import narrow
+from helpers.model.sizes import narrow_config
 from helpers.model.transformer import Transformer
 from helpers.timing.steps import PARTS
 
@@ -39,7 +39,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> n13.Ladder:
 
     monkeypatch.setattr(n13.machine, "measure_launch_overhead", lambda steps: next(rounds["l"]) * 1e-6)
     monkeypatch.setattr(n13.machine, "measure_bandwidth", measure_bandwidth)
-    monkeypatch.setattr(n13, "speed_up", lambda model, bits, threads: Transformer(narrow(1)))
+    monkeypatch.setattr(n13, "speed_up", lambda model, bits, threads: Transformer(narrow_config(1)))
     monkeypatch.setattr(n13, "count_operators", lambda step: step() or 90 - next(steps))
     monkeypatch.setattr(n13, "fastest_ms", fastest_ms)
     monkeypatch.setattr(

@@ -72,7 +72,7 @@ halved = pytest.fixture(scope="module")(load_halved)
 @pytest.fixture(scope="module")
 def texts(halved: tuple[Transformer, Tokenizer]) -> list[list[int]]:
     """Twenty texts of 200 tokens."""
-    return [halved[1].encode(" ".join(words)) for words in islice(corpus.rows(5, 200), 20)]
+    return [halved[1].encode(" ".join(words)) for words in islice(corpus.training_texts(5, 200), 20)]
 
 
 def test_the_file_is_the_shipped_model_rounded() -> None:

@@ -336,7 +336,7 @@ HOSTILE = {
 @pytest.mark.parametrize("template", HOSTILE)
 def test_a_template_that_cannot_be_used_ends_soon(monkeypatch: pytest.MonkeyPatch, template: str) -> None:
     monkeypatch.setattr(render, "SECONDS", 1 if "over 1 " in HOSTILE[template] else 60)
-    tokenizer = Tokenizer.of_words([EOS])
+    tokenizer = Tokenizer.from_words([EOS])
     tokenizer.chat_template = template
     with pytest.raises(CheckpointError, match=HOSTILE[template]):
         chat_prompt(tokenizer, MESSAGES)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from helpers.model.attention import attend, rope_frequencies, rotation
 from helpers.model.config import LatentConfig, Llama3Scaling, ModelConfig, QKNormConfig
-from helpers.model.kinds import model_of
+from helpers.model.kinds import make_model
 from helpers.model.latent import LatentTransformer
 from tests.tiny import SCALING, SIZES, tiny, tiny_config
 
@@ -87,7 +87,7 @@ def test_rope_angles_stay_float32_in_bfloat16_models(dtype: torch.dtype) -> None
 )
 def test_n_parameters_matches_the_model(changed: dict[str, Any]) -> None:
     config = tiny_config(**changed)
-    assert config.n_parameters == sum(p.numel() for p in model_of(config).parameters())
+    assert config.n_parameters == sum(p.numel() for p in make_model(config).parameters())
 
 
 WIDE: dict[str, Any] = SIZES | {"vocab_size": 190, "hidden_size": 300}
@@ -97,7 +97,7 @@ LATENT = LatentConfig(**(WIDE | {"n_kv_heads": 1}), rank=100, rope_dim=40)
 @pytest.mark.parametrize("config", [ModelConfig(**WIDE, qkv_bias=True), LATENT], ids=["", "latent"])
 def test_initial_weights_are_small(config: ModelConfig) -> None:
     torch.manual_seed(3)
-    model = model_of(config)
+    model = make_model(config)
     assert isinstance(model, LatentTransformer) == (config is LATENT)
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):

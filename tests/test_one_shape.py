@@ -14,7 +14,7 @@ from helpers.model import shipped
 from helpers.model.cache import GrowingCache, PagedCache
 from helpers.model.config import StateConfig
 from helpers.model.generate import generate
-from helpers.model.one_shape import CoreInBlocks, InBlocks, in_one_shape
+from helpers.model.one_shape import Blockwise, BlockwiseCore, make_batch_invariant
 from helpers.model.state import StateTransformer
 from helpers.model.transformer import Transformer
 from helpers.serve.engine import Engine
@@ -62,7 +62,7 @@ def same_as_alone(model: Transformer, texts: list[list[int]], rng: random.Random
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("sizes", SIZES)
 def test_same_bits_in_any_batch_and_chunking(sizes: str, dtype: torch.dtype) -> None:
-    model, rng = in_one_shape(small(dtype, sizes)), random.Random(1)
+    model, rng = make_batch_invariant(small(dtype, sizes)), random.Random(1)
     for batch in (2, 9):
         lengths = [rng.randint(1, 40) for _ in range(batch)]
         same_as_alone(model, [tokens(1, n, seed=n)[0].tolist() for n in lengths], rng)
@@ -71,7 +71,7 @@ def test_same_bits_in_any_batch_and_chunking(sizes: str, dtype: torch.dtype) -> 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_same_bits_after_a_shared_prefix(dtype: torch.dtype) -> None:
     """Rows that another text's pass has written, of each length."""
-    model = in_one_shape(small(dtype))
+    model = make_batch_invariant(small(dtype))
     a, b = tokens(2, 40)
     for shared in (1, 7, 16, 25):
         text, cache = torch.cat([a[:shared], b[shared:]])[None], GrowingCache(model.config, 3, dtype=dtype)
@@ -84,7 +84,7 @@ def test_same_bits_after_a_shared_prefix(dtype: torch.dtype) -> None:
 def test_engine_output_equals_single_request() -> None:
     """The shipped model, in bfloat16 with a tie in every fifth step; pages shared, prompts in chunks."""
     model, tokenizer = shipped.load()
-    model = in_one_shape(model.bfloat16())
+    model = make_batch_invariant(model.bfloat16())
     engine = Engine(model, 5, budget=24)
     texts = [
         "Ada writes from Oslo .",
@@ -102,25 +102,25 @@ def test_engine_output_equals_single_request() -> None:
 def test_batch_invariant_model_computes_the_same() -> None:
     before = small(torch.float64)
     ids = tokens(3, 61)
-    same(in_one_shape(before)(ids), before(ids))
+    same(make_batch_invariant(before)(ids), before(ids))
     narrow, seen = torch.randn(3, 1, 2, 40, 8).bfloat16(), torch.ones(40, 40, dtype=torch.bool)
-    in_float32 = CoreInBlocks(1.0)(*narrow.float(), seen).bfloat16()
-    assert torch.equal(CoreInBlocks(1.0)(*narrow, seen), in_float32), "sums run in float32"
-    assert not any(isinstance(part, InBlocks | CoreInBlocks) for part in before.modules()), "off by default"
+    in_float32 = BlockwiseCore(1.0)(*narrow.float(), seen).bfloat16()
+    assert torch.equal(BlockwiseCore(1.0)(*narrow, seen), in_float32), "sums run in float32"
+    assert not any(isinstance(part, Blockwise | BlockwiseCore) for part in before.modules()), "off by default"
 
 
 def test_fully_masked_query_gives_zero() -> None:
     q, k, v = torch.randn(3, 1, 2, 5, 4)
-    out = CoreInBlocks(1.0)(q, k, v, torch.tensor([False, True, False, True, True])[:, None].expand(5, 5))
+    out = BlockwiseCore(1.0)(q, k, v, torch.tensor([False, True, False, True, True])[:, None].expand(5, 5))
     assert out[:, :, [0, 2]].eq(0).all()
     assert out[:, :, [1, 3, 4]].ne(0).all()
 
 
 def test_unsupported_width_is_refused() -> None:
     with pytest.raises(ValueError, match="hidden_size is 30; expected a multiple of 8"):
-        in_one_shape(tiny())
+        make_batch_invariant(tiny())
     with pytest.raises(ValueError, match="a StateTransformer came in; expected a Transformer"):
-        in_one_shape(StateTransformer(StateConfig(**TINY, state_layers=(1,))))
+        make_batch_invariant(StateTransformer(StateConfig(**TINY, state_layers=(1,))))
 
 
 def test_row_bits_do_not_depend_on_block_position() -> None:
@@ -141,15 +141,15 @@ BITS, SHARED = (
 )
 
 
-@planted("a fixed order that depends on the batch: products", [BITS, SHARED], of=InBlocks.forward)
-def _(old: Any, self: InBlocks, x: Tensor) -> Tensor:
+@planted("a fixed order that depends on the batch: products", [BITS, SHARED], of=Blockwise.forward)
+def _(old: Any, self: Blockwise, x: Tensor) -> Tensor:
     if len(x) > 1 and isinstance(self.part, torch.nn.Linear):
         return F.linear(x.flip(-1), self.part.weight.flip(-1), self.part.bias)
     return old(self, x)
 
 
-@planted("blocks begin where the new keys do", [SHARED], of=CoreInBlocks.forward)
-def _(old: Any, self: CoreInBlocks, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+@planted("blocks begin where the new keys do", [SHARED], of=BlockwiseCore.forward)
+def _(old: Any, self: BlockwiseCore, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     before = (k.shape[2] - q.shape[2]) % 16
     k, v = (F.pad(x, (0, 0, 16 - before, 0)) for x in (k, v))
     return old(self, q, k, v, F.pad(mask, (16 - before, 0)))

@@ -64,7 +64,7 @@ def test_chosen_layers_and_heads_have_the_same_weights() -> None:
 
 
 def test_a_trace_has_words_and_five_candidates() -> None:
-    tokenizer = Tokenizer.of_words(WORDS)
+    tokenizer = Tokenizer.from_words(WORDS)
     trace = record_model(tiny(), "today the soup is so", tokenizer, max_new_tokens=3, name="tiny")
     texts = [token.text for token in trace.sequences[0].tokens]
     assert texts[:5] == ["today", "the", "soup", "is", "so"]
@@ -105,7 +105,7 @@ def test_a_run_stops_at_eos_and_when_full() -> None:
     ("changed", "message"),
     [
         ({"prompt": "Today"}, "the prompt is 'Today'; expected ids"),
-        ({"prompt": "Today", "tokenizer": Tokenizer.of_words(WORDS)}, "'Today' .nearest: today"),
+        ({"prompt": "Today", "tokenizer": Tokenizer.from_words(WORDS)}, "'Today' .nearest: today"),
         ({"prompt": [[1, 2], [3, 4]]}, "got 2 sequences; expected one"),
         ({"prompt": [1] * 41}, "41 new tokens after 0 make 41"),
         ({"max_new_tokens": 0}, "max_new_tokens is 0"),
@@ -161,5 +161,5 @@ def test_both_forms_of_latent_attention_give_equal_traces() -> None:
 
 
 def test_a_token_without_a_text_shows_its_id() -> None:
-    words = Tokenizer.of_words(["<eos>", "b"])
+    words = Tokenizer.from_words(["<eos>", "b"])
     assert [recording.text_of(t, i) for t, i in ((words, 1), (words, 99), (None, 1))] == ["b", "<99>", "<1>"]

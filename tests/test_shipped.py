@@ -12,7 +12,7 @@ from helpers import corpus
 from helpers.model import evaluate, shipped
 from helpers.model.cache import Cache, GrowingCache, WindowCache
 from helpers.model.config import ModelConfig
-from helpers.model.evaluate import held_out_diaries, share_signed_right
+from helpers.model.evaluate import held_out_diaries, signature_accuracy
 from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
 
@@ -39,13 +39,13 @@ DIARY = corpus.Diary("Mia", "Oslo", tuple("Mia writes from Oslo . Signed by Mia 
 
 def test_signature_accuracy_checks_name_and_city() -> None:
     sentences, made = ["Mia from Oslo", "Mia from Rome", "Mia is Oslo", "Noah from Oslo"], list[Cache]()
-    tokenizer, model = Tokenizer.of_words(shipped.VOCABULARY), Scripted(" ".join(sentences))
+    tokenizer, model = Tokenizer.from_words(shipped.VOCABULARY), Scripted(" ".join(sentences))
 
     def make(config: ModelConfig) -> Cache:
         made.append(GrowingCache(config))
         return made[-1]
 
-    assert share_signed_right(model, tokenizer, [DIARY] * 4, make) == 0.25  # type: ignore[arg-type]
+    assert signature_accuracy(model, tokenizer, [DIARY] * 4, make) == 0.25  # type: ignore[arg-type]
     assert len(made) == 4
     prompt, first = (tokenizer.encode(text) for text in (DIARY.prompt, sentences[0]))
     assert model.given[:4] == [prompt[:-1], prompt[-1:], first[:1], first[1:2]]  # the third is not run
@@ -62,7 +62,7 @@ def test_next_word_losses_through_a_cache(make: Any) -> None:
     words = torch.cat([text[0, 1:] for text in texts])
     losses = torch.nn.functional.cross_entropy(logits, words, reduction="none")
     p_eos = logits.softmax(-1)[:, tokenizer.eos_id]
-    got = evaluate.each_next_word(model, tokenizer, diaries, make)
+    got = evaluate.next_word_losses(model, tokenizer, diaries, make)
     torch.testing.assert_close(got, (losses, p_eos), atol=1e-5, rtol=1e-5)
 
 
@@ -96,7 +96,7 @@ def test_shipped_files_are_small(loaded: tuple[Transformer, Tokenizer]) -> None:
 @pytest.mark.parametrize("variant", [name for name in shipped.VARIANTS if name != "gqa"])
 def test_variants_differ_in_cache_size(variant: str) -> None:
     """Each in a small folder of its own; notebooks 15 and 23 show what they sign."""
-    files = list(shipped.folder_of(variant).iterdir())
+    files = list(shipped.weights_folder(variant).iterdir())
     assert {path.name for path in files} == {"config.json", "model.safetensors"}
     assert sum(path.stat().st_size for path in files) < 4_000_000
     model, _ = shipped.load(variant)
@@ -120,4 +120,6 @@ def test_shipped_model_answers_as_documented(loaded: tuple[Transformer, Tokenize
 
 def test_copy_distance() -> None:
     words = "Mia writes from Oslo . Mia swam . Signed by Mia from Oslo . <eos>"
-    assert evaluate.tokens_back(corpus.Diary("Mia", "Oslo", tuple(words.split()))) == 9  # from "from" to Oslo
+    assert (
+        evaluate.copy_distance(corpus.Diary("Mia", "Oslo", tuple(words.split()))) == 9
+    )  # from "from" to Oslo

@@ -17,7 +17,7 @@ from helpers import sampling
 from helpers.chapters import n18
 from helpers.model import speculate
 from helpers.model.cache import Cache, GrowingCache, PagedCache, StaticCache, WindowCache
-from helpers.model.contributions import added
+from helpers.model.contributions import residual_contributions
 from helpers.model.generate import decode_step, generate
 from helpers.model.speculate import Draft, Drafter, EarlyExit, PromptLookup, Speculation
 from helpers.model.transformer import Transformer
@@ -112,7 +112,7 @@ def test_failed_round_leaves_cache_unchanged(
 
 def test_first_layers_share_weights() -> None:
     ids = torch.tensor([PROMPT])
-    parts = [*added(MODEL, ids).values()]  # of the embedding, and two of each layer
+    parts = [*residual_contributions(MODEL, ids).values()]  # of the embedding, and two of each layer
     for n in range(1, MODEL.config.n_layers):
         output = speculate.first_layers(MODEL, n)(ids)[0, -1]
         state = torch.stack(parts[: 1 + 2 * n]).sum(0)

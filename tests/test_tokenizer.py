@@ -20,7 +20,7 @@ from helpers.tokenizer import EOS, FILE, Tokenizer
 from helpers.trace import join
 
 WORDS = corpus.vocabulary()
-TOKENIZER = Tokenizer.of_words(WORDS)
+TOKENIZER = Tokenizer.from_words(WORDS)
 
 
 @given(st.lists(st.sampled_from(WORDS)))
@@ -39,7 +39,7 @@ def test_eos_is_that_of_the_corpus() -> None:
     assert EOS == corpus.EOS
     assert TOKENIZER.eos_id == TOKENIZER.encode(EOS)[0] == WORDS.index(EOS)
     assert TOKENIZER.vocab_size == len(WORDS)
-    nameless = Tokenizer.of_words([EOS])
+    nameless = Tokenizer.from_words([EOS])
     nameless.eos = None
     with pytest.raises(ValueError, match="eos is None; expected a token of the vocabulary"):
         _ = nameless.eos_id

@@ -19,7 +19,7 @@ from helpers.tokenizer import Tokenizer
 from tests.tiny import enlarge, tiny_config
 from tools import train as command
 
-TOKENIZER = Tokenizer.of_words(corpus.vocabulary())
+TOKENIZER = Tokenizer.from_words(corpus.vocabulary())
 
 
 def small(seed: int = 0) -> Transformer:
@@ -38,7 +38,7 @@ def test_batches_come_from_the_corpus() -> None:
     first, second = some(2)
     assert first.shape == second.shape == (4, 25)
     assert first.dtype == torch.int64
-    rows = itertools.islice(corpus.rows(0, 25), 8)
+    rows = itertools.islice(corpus.training_texts(0, 25), 8)
     assert [TOKENIZER.words(row.tolist()) for row in (*first, *second)] == list(rows)
     assert not torch.equal(first, some(1, seed=1)[0])
     assert next(batches(TOKENIZER, 0)).shape == (16, 129)  # as the shipped model was trained on

@@ -10,7 +10,7 @@ import torch
 
 from helpers.model.cache import Cache
 from helpers.model.config import Llama3Scaling, ModelConfig
-from helpers.model.kinds import model_of
+from helpers.model.kinds import make_model
 from helpers.model.transformer import Transformer
 
 SCALING = Llama3Scaling(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_seq_len=16)
@@ -36,7 +36,7 @@ def tiny_config(kind: type[ModelConfig] = ModelConfig, **changed: Any) -> ModelC
 def tiny(seed: int = 0, dtype: torch.dtype = torch.float32, **changed: Any) -> Transformer:
     """Return a small model with weights large enough that attention is far from even."""
     torch.manual_seed(seed)
-    model = model_of(tiny_config(**changed))
+    model = make_model(tiny_config(**changed))
     enlarge(model)
     return model.to(dtype)
 

@@ -34,7 +34,7 @@ from helpers.model import shipped
 from helpers.model.cache import StaticCache
 from helpers.model.config import SIZES, ModelConfig
 from helpers.model.generate import run
-from helpers.model.kinds import model_of
+from helpers.model.kinds import make_model
 from helpers.model.load.config import read_config
 from helpers.model.transformer import Transformer
 from helpers.timing import in_turns
@@ -93,7 +93,7 @@ def record(config: ModelConfig, dtype: torch.dtype, speeds: Limits, capacity: fl
     bits, a_token, steps = 8 * dtype.itemsize, config.cache_nbytes_per_token(dtype.itemsize), []
     torch.set_default_dtype(dtype)  # otherwise a model would need twice its bytes while it is built
     with torch.device(DEVICE):
-        model = model_of(replace(config, max_seq_len=max(config.max_seq_len, TOKENS[-1] + 1)))
+        model = make_model(replace(config, max_seq_len=max(config.max_seq_len, TOKENS[-1] + 1)))
     torch.set_default_dtype(torch.float32)
     capacity = capacity or torch.cuda.mem_get_info()[0]
     for users, tokens in product(USERS, TOKENS):

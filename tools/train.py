@@ -17,7 +17,7 @@ import torch
 
 from helpers.model import evaluate, shipped
 from helpers.model.cache import StateCache, WindowCache
-from helpers.model.kinds import model_of
+from helpers.model.kinds import make_model
 from helpers.model.load import save
 from helpers.model.state import StateTransformer
 from helpers.model.train import batches, train
@@ -37,11 +37,11 @@ def report(model: Transformer, tokenizer: Tokenizer) -> None:
     any_gap = evaluate.held_out_diaries(DIARIES, seed=1)
     long_gap = evaluate.held_out_diaries(DIARIES, seed=2, quiet=64)
     for name, diaries in {"any": any_gap, "over 64": long_gap}.items():
-        share = evaluate.share_signed_right(model, tokenizer, diaries, StateCache)
+        share = evaluate.signature_accuracy(model, tokenizer, diaries, StateCache)
         if isinstance(model, StateTransformer):  # no window without KV entries in all layers
             print(f"signed right, gap {name}: {share:.1%}")
             continue
-        windowed = evaluate.share_signed_right(model, tokenizer, diaries, partial(WindowCache, window=16))
+        windowed = evaluate.signature_accuracy(model, tokenizer, diaries, partial(WindowCache, window=16))
         print(f"signed right, gap {name}: {share:.1%}, last 16 tokens only: {windowed:.1%}")
     print(f"chance: {evaluate.CHANCE:.2%}")
 
@@ -55,11 +55,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--begin", choices=shipped.VARIANTS, help="begin with this variant's weights")
     parser.add_argument("--folder", type=Path)
     options = parser.parse_args(arguments)
-    folder = options.folder or shipped.folder_of(options.variant)
+    folder = options.folder or shipped.weights_folder(options.variant)
     torch.manual_seed(options.seed)
     # One thread: the order of sums is the same on any machine, and two threads on busy cores were slower.
     torch.set_num_threads(1)
-    tokenizer, model = Tokenizer.of_words(shipped.VOCABULARY), model_of(shipped.VARIANTS[options.variant])
+    tokenizer, model = Tokenizer.from_words(shipped.VOCABULARY), make_model(shipped.VARIANTS[options.variant])
     if options.begin:
         weights = shipped.load(options.begin)[0].state_dict()
         model.load_state_dict(weights, strict=False)  # all that both have

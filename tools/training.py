@@ -15,7 +15,7 @@ from torch import Tensor
 
 from helpers.chapters import n08
 from helpers.model import evaluate, shipped
-from helpers.model.contributions import Bars, name_bars
+from helpers.model.contributions import NameContributions, name_contributions
 from helpers.model.probe import without_heads
 from helpers.model.train import batches, train
 from helpers.model.transformer import Transformer
@@ -35,23 +35,23 @@ def look(model: Transformer, tokenizer: Tokenizer, batches: int) -> n08.Look:
     """Return what the model predicts at `by` in the diary, and for how many of 50 diaries it is right."""
     read, diaries = shipped.DIARY.split(), evaluate.held_out_diaries(50, seed=5, quiet=12)
     run = record_model(model, shipped.DIARY, tokenizer, max_new_tokens=1, training=False, uncached=False)
-    weights = run.attention_weights(len(read) - 1, *shipped.FINDS_NAMES)
+    weights = run.attention_weights(len(read) - 1, *shipped.NAME_HEAD)
     words = dict(evaluate.next_words(model, tokenizer, shipped.DIARY, n=tokenizer.vocab_size))
     output = [evaluate.next_words(model, tokenizer, one.prompt, 1)[0][0] for one in diaries]
-    off = without_heads(model, [shipped.FINDS_NAMES])
+    off = without_heads(model, [shipped.NAME_HEAD])
     return n08.Look(
         batches=batches,
         weight=round(float(sum(weights[n] for n, word in enumerate(read) if word == NAME)), 3),
         probability=round(words[NAME], 3),
         right=sum(word == one.name for word, one in zip(output, diaries, strict=True)),
-        bars=rounded(name_bars(model, tokenizer, shipped.DIARY, NAME)),
-        off=rounded(name_bars(off, tokenizer, shipped.DIARY, NAME)),
+        bars=rounded(name_contributions(model, tokenizer, shipped.DIARY, NAME)),
+        off=rounded(name_contributions(off, tokenizer, shipped.DIARY, NAME)),
     )
 
 
-def rounded(bars: Bars) -> Bars:
+def rounded(bars: NameContributions) -> NameContributions:
     """Return the bars, rounded to two decimals."""
-    return bars._replace(adds={part: round(value, 2) for part, value in bars.adds.items()})
+    return bars._replace(by_part={part: round(value, 2) for part, value in bars.by_part.items()})
 
 
 def main() -> None:
@@ -59,7 +59,7 @@ def main() -> None:
     parser(__doc__).parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    tokenizer, model, seen = Tokenizer.of_words(shipped.VOCABULARY), Transformer(shipped.CONFIG), []
+    tokenizer, model, seen = Tokenizer.from_words(shipped.VOCABULARY), Transformer(shipped.CONFIG), []
 
     def watched() -> Iterator[Tensor]:
         for n, texts in enumerate(batches(tokenizer, 0)):

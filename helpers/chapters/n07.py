@@ -21,7 +21,7 @@ from helpers.drawing.words import plain, shorten
 from helpers.model import shipped
 from helpers.model.attention import attend, rotate, rotation
 from helpers.model.cache import GrowingCache
-from helpers.model.contributions import Bars, name_bars
+from helpers.model.contributions import NameContributions, name_contributions
 from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
 
@@ -195,23 +195,23 @@ def draw_moves(matrices: Mapping[str, np.ndarray]) -> Picture:
     return Picture(draw, f"{title}: {'; '.join(sentences)}.")
 
 
-def every_name(model: Any, tokenizer: Tokenizer) -> dict[str, Bars]:
+def every_name(model: Any, tokenizer: Tokenizer) -> dict[str, NameContributions]:
     """Return the bars of each of the 50 names, put into the diary in Mia's place."""
     diaries = {name: shipped.DIARY.replace("Mia", name) for name in corpus.NAMES}
-    return {name: name_bars(model, tokenizer, diary, name) for name, diary in diaries.items()}
+    return {name: name_contributions(model, tokenizer, diary, name) for name, diary in diaries.items()}
 
 
-def mean(bars: Mapping[str, Bars]) -> Bars:
+def mean(bars: Mapping[str, NameContributions]) -> NameContributions:
     """Return the mean bar of each part, and how many of the names are said."""
-    right = sum(one.says.split()[0] == name for name, one in bars.items())
-    parts = next(iter(bars.values())).adds
-    adds = {part: fmean(one.adds[part] for one in bars.values()) for part in parts}
-    return Bars(f"{right} of {len(bars)}", adds)
+    right = sum(one.prediction.split()[0] == name for name, one in bars.items())
+    parts = next(iter(bars.values())).by_part
+    adds = {part: fmean(one.by_part[part] for one in bars.values()) for part in parts}
+    return NameContributions(f"{right} of {len(bars)}", adds)
 
 
-def largest(bars: Mapping[str, Bars]) -> dict[str, int]:
+def largest(bars: Mapping[str, NameContributions]) -> dict[str, int]:
     """Count for how many names each part adds the most, if it does for any."""
-    return dict(Counter(max(one.adds, key=lambda part: one.adds[part]) for one in bars.values()))
+    return dict(Counter(max(one.by_part, key=lambda part: one.by_part[part]) for one in bars.values()))
 
 
 TAKEN_OUT = ("nothing", "attention", "norm", "MLP", "adding")

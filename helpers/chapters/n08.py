@@ -11,7 +11,7 @@ import numpy as np
 
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.numbers import digits
-from helpers.model.contributions import Bars
+from helpers.model.contributions import NameContributions
 
 WATCHED = Path(__file__).parent / "data" / "training.json"
 
@@ -20,17 +20,20 @@ class Look(NamedTuple):
     """What was seen of the model after so many batches, at `by` in the diary `shipped.DIARY`."""
 
     batches: int
-    weight: float  # that the head `shipped.FINDS_NAMES` gives to the name
+    weight: float  # that the head `shipped.NAME_HEAD` gives to the name
     probability: float  # of the name
     right: int  # held-out diaries of 50 that are signed with the right name
-    bars: Bars
-    off: Bars  # with that head off
+    bars: NameContributions
+    off: NameContributions  # with that head off
 
 
 def training_watched() -> list[Look]:
     """Return what `tools/training.py` saw of the shipped model's training, in its order."""
     seen = json.loads(WATCHED.read_text(encoding="utf-8"))
-    return [Look(**one | {"bars": Bars(*one["bars"]), "off": Bars(*one["off"])}) for one in seen]
+    return [
+        Look(**one | {"bars": NameContributions(*one["bars"]), "off": NameContributions(*one["off"])})
+        for one in seen
+    ]
 
 
 def looks_then_says(seen: Sequence[Look]) -> Picture:

@@ -24,8 +24,8 @@ from helpers.cost.roofline import Roof
 from helpers.cost.step import StepSeconds, step_time, work_of
 from helpers.drawing.tables import Table
 from helpers.model.config import ModelConfig
-from helpers.model.fast import FastTransformer, NarrowLinear, narrowed, speed_up
-from helpers.model.sizes import CONFIGS, narrow
+from helpers.model.fast import FastTransformer, NarrowLinear, quantize_weight, speed_up
+from helpers.model.sizes import CONFIGS, narrow_config
 from helpers.model.transformer import Transformer
 from helpers.timing import count_operators, machine
 from helpers.timing.steps import fastest_ms, fastest_part_ms, step_after
@@ -49,7 +49,7 @@ def launch_overhead() -> float:
 
     Four models of 1 to 16 layers are so narrow that launches are nearly all of their step: the slope counts.
     """
-    steps = [step_after(Transformer(narrow(layers)), TOKENS) for layers in (1, 4, 8, 16)]
+    steps = [step_after(Transformer(narrow_config(layers)), TOKENS) for layers in (1, 4, 8, 16)]
     return machine.measure_launch_overhead(steps)
 
 
@@ -61,7 +61,7 @@ def in_products(model: Transformer, step: Task, launch: float, turns: int) -> fl
 
 def rate_of_loop(n_lines: int = 1024) -> float:
     """Return the numbers a second that a core multiplies with one token's by our loop, in its own cache."""
-    matrix, scale = narrowed(np.ones((n_lines, 1024), np.float32), bits=8)
+    matrix, scale = quantize_weight(np.ones((n_lines, 1024), np.float32), bits=8)
     loop = NarrowLinear(matrix, scale, np.zeros(n_lines, np.float32))
     with machine.torch_threads(1):  # put back at the end: Numba's first call sets PyTorch's number as well
         numba.set_num_threads(1)

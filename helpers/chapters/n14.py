@@ -15,7 +15,7 @@ from helpers.drawing.words import SMALL, plain, shorten, text_width
 from helpers.model.cache import Cache
 from helpers.model.config import ModelConfig
 from helpers.model.generate import generate, prefill
-from helpers.model.shipped import FINDS_NAMES
+from helpers.model.shipped import NAME_HEAD
 from helpers.model.transformer import Transformer
 from helpers.plots.measured import log_axes
 from helpers.recording.model import as_array, cores_of
@@ -37,8 +37,8 @@ class Kept(NamedTuple):
 def kept(
     model: Transformer, tokenizer: Tokenizer, text: str, make_cache: Callable[[ModelConfig], Cache]
 ) -> Kept:
-    """Run a text into an empty cache, then three words more; the weights are those of `FINDS_NAMES`."""
-    ids, cache, (layer, head) = tokenizer.encode(text), make_cache(model.config), FINDS_NAMES
+    """Run a text into an empty cache, then three words more; the weights are those of `NAME_HEAD`."""
+    ids, cache, (layer, head) = tokenizer.encode(text), make_cache(model.config), NAME_HEAD
     core, given = cores_of(model)[layer], list[Tensor]()
     with core.register_forward_pre_hook(lambda core, taken: given.extend(taken)):
         prefill(model, ids, cache)

@@ -1,4 +1,4 @@
-"""A small adapter, merged into the weights: the same tokens then have other keys."""
+"""A small adapter, merged into the weights: the same tokens then have different keys."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ RANK = 2  # of B A, (Hkv D, RANK) times (RANK, C)
 
 
 def with_adapter(model: Transformer, scale: float = 1.0, seed: int = 0) -> Transformer:
-    """Return a copy whose keys come from W + scale B A in every layer, of random A and B: untrained.
+    """Return a copy whose key projections are W + scale B A in all layers; A and B are random, not trained.
 
     Args:
-        model: stays as it is.
-        scale: how large B A is beside W, by the sum of their squares; 0 changes nothing.
+        model: is not changed.
+        scale: norm of B A relative to the norm of W; 0 changes nothing.
         seed: of the random numbers.
 
     Source: low-rank adapters, Hu et al. 2021, arXiv:2106.09685; K was among the matrices they tried.

@@ -1,4 +1,4 @@
-"""What each part of a model adds to a logit: a residual stream is a sum, and so is each of its logits.
+"""The contribution of each part of a model to a logit: the residual stream is a sum, and so is each logit.
 
 This is direct logit attribution (Elhage et al. 2021, "A mathematical framework for transformer circuits").
 """
@@ -18,22 +18,22 @@ from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
 
 
-class Bars(NamedTuple):
-    """What a model says, and what each part adds to it: nine bars where there are four layers."""
+class NameContributions(NamedTuple):
+    """A model's prediction, and the contribution of each part to it: nine parts in a model of four layers."""
 
-    says: str  # the likeliest next word and its probability
-    adds: dict[str, float]  # to the logit of a name over the mean of the other names, by part
+    prediction: str  # the most probable next word and its probability
+    by_part: dict[str, float]  # to the logit of a name, relative to the mean of the other names
 
 
-def added(model: Transformer, tokens: Tensor) -> dict[str, Tensor]:
+def residual_contributions(model: Transformer, tokens: Tensor) -> dict[str, Tensor]:
     """Return what each part adds to the residual stream of the last token.
 
     Args:
         tokens: ids, (1, T).
 
     Returns:
-        (C,) each, in the order in which they are added: embedding, attention 1, MLP 1, attention 2 and so on.
-        Their sum is what the final norm gets.
+        (C,) each, in the order of addition: embedding, attention 1, MLP 1, attention 2 and so on. Their sum
+        is the input of the final norm.
     """
     parts: dict[str, nn.Module] = {"embedding": model.embed_tokens}
     for n, block in enumerate(model.layers, 1):
@@ -57,13 +57,13 @@ def added(model: Transformer, tokens: Tensor) -> dict[str, Tensor]:
 def contributions(
     model: Transformer, parts: dict[str, Tensor], word: int, others: Sequence[int]
 ) -> dict[str, float]:
-    """Return what each part adds to the logit of a word over the mean logit of others.
+    """Return the contribution of each part to the logit of a word, relative to the mean logit of others.
 
-    The final norm divides the whole stream by one number. It is held fixed, so that the parts sum to the
-    difference of the logits; without a part that number would be another.
+    The final norm divides the whole stream by one number. It is held fixed, so that the contributions sum to
+    the difference of the logits; without one of the parts this number would differ.
 
     Args:
-        parts: what was added to the stream, from `added`.
+        parts: what was added to the stream, from `residual_contributions`.
         word, others: ids.
     """
     lists = torch.stack([*parts.values()])  # (parts, C)
@@ -72,9 +72,9 @@ def contributions(
     return dict(zip(parts, (lists / size * model.norm.weight @ towards).tolist(), strict=True))
 
 
-def name_bars(model: Transformer, tokenizer: Tokenizer, prompt: str, name: str) -> Bars:
-    """Return what a model says after a prompt, and what each part adds to a name over the 49 other names."""
-    likeliest, p = next_words(model, tokenizer, prompt, 1)[0]
+def name_contributions(model: Transformer, tokenizer: Tokenizer, prompt: str, name: str) -> NameContributions:
+    """Return the prediction after a prompt, and what each part adds to a name relative to the other 49."""
+    prediction, p = next_words(model, tokenizer, prompt, 1)[0]
     word, *others = tokenizer.encode(" ".join([name, *(other for other in corpus.NAMES if other != name)]))
-    parts = added(model, torch.tensor([tokenizer.encode(prompt)]))
-    return Bars(f"{likeliest} ({p:.2f})", contributions(model, parts, word, others))
+    parts = residual_contributions(model, torch.tensor([tokenizer.encode(prompt)]))
+    return NameContributions(f"{prediction} ({p:.2f})", contributions(model, parts, word, others))

@@ -1,4 +1,4 @@
-"""What a model has learned: the next word after a prompt, and whether it copies name and city to the end."""
+"""Measure what a model has learned: its next words after a prompt, and whether it copies name and city."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
 
-# The share of diaries that a guess of name and city gets right.
+# The accuracy of guessing name and city at random.
 CHANCE = 1 / (len(corpus.NAMES) * len(corpus.CITIES))
 
 
 def held_out_diaries(n: int, seed: int, quiet: int | None = None) -> list[Diary]:
-    """Write n diaries with (name, city) pairs that training never saw; `quiet` as in `corpus.diary`."""
+    """Write n diaries with (name, city) pairs that are not in training; `quiet` as in `corpus.diary`."""
     rng = random.Random(seed)
     return [corpus.diary(rng, held_out=True, quiet=quiet) for _ in range(n)]
 
 
-def tokens_back(diary: Diary) -> int:
-    """Return how many tokens back name and city last stand where they are due: the larger number."""
-    last = {word: at for at, word in enumerate(diary.prompt.split())}
+def copy_distance(diary: Diary) -> int:
+    """Return the larger distance, in tokens, from the signature back to the name and to the city."""
+    last = {word: position for position, word in enumerate(diary.prompt.split())}
     return max(last["by"] + 1 - last[diary.name], last["by"] + 3 - last[diary.city])
 
 
 @torch.inference_mode()
 def next_words(model: Transformer, tokenizer: Tokenizer, prompt: str, n: int = 3) -> list[tuple[str, float]]:
-    """Return the n likeliest words after a prompt with their probabilities, the likeliest first."""
+    """Return the n most probable words after a prompt with their probabilities, in descending order."""
     logits = model(torch.tensor([tokenizer.encode(prompt)]), last_only=True)[0, -1]  # (V,)
     p, ids = logits.softmax(-1).topk(n)
     return list(zip(tokenizer.words(ids.tolist()), p.tolist(), strict=True))
@@ -42,9 +42,9 @@ def next_words(model: Transformer, tokenizer: Tokenizer, prompt: str, n: int = 3
 
 @torch.inference_mode()
 def greedy_words(model: Transformer, tokenizer: Tokenizer, prompt: str, n: int, cache: Cache) -> list[str]:
-    """Return the n words that a model generates after a prompt, greedily, through an empty cache.
+    """Generate n words after a prompt, greedily, with an empty cache.
 
-    The prompt's last token is a pass of its own: what a cache has dropped or rounded shows only later.
+    The last token of the prompt has a pass of its own: only then is a dropped or rounded entry noticed.
     """
     *before, newest = tokenizer.encode(prompt)
     if before:
@@ -57,35 +57,35 @@ def greedy_words(model: Transformer, tokenizer: Tokenizer, prompt: str, n: int, 
     return tokenizer.words(output)
 
 
-def share_signed_right(
+def signature_accuracy(
     model: Transformer,
     tokenizer: Tokenizer,
     diaries: Sequence[Diary],
     make_cache: Callable[[ModelConfig], Cache] = GrowingCache,
 ) -> float:
-    """Return the share of diaries, 0 to 1, that the model signs right; `CHANCE` is what guessing gets.
+    """Return the share of diaries, 0 to 1, that the model signs correctly; guessing gets `CHANCE`.
 
     Args:
-        make_cache: makes an empty cache for each diary: a `WindowCache` shows what the old rows are for.
+        make_cache: makes an empty cache for each diary: a `WindowCache` shows the use of old entries.
     """
-    right = 0
+    n_correct = 0
     for diary in diaries:  # up to "Signed by"
         words = greedy_words(model, tokenizer, diary.prompt, 3, make_cache(model.config))
-        right += words == [diary.name, "from", diary.city]
-    return right / len(diaries)
+        n_correct += words == [diary.name, "from", diary.city]
+    return n_correct / len(diaries)
 
 
 @torch.inference_mode()
-def each_next_word(
+def next_word_losses(
     model: Transformer,
     tokenizer: Tokenizer,
     diaries: Sequence[Diary],
     make_cache: Callable[[ModelConfig], Cache] = GrowingCache,
 ) -> tuple[Tensor, Tensor]:
-    """Read diaries, 16 tokens a pass; return what each of their N next words got.
+    """Run diaries, 16 tokens a pass, and measure each of their N next words.
 
     Returns:
-        The loss of the word, in nats, and the probability of `<eos>` in its place, (N,) each.
+        The loss of each word, in nats, and the probability of `<eos>` at its position, (N,) each.
     """
     losses, p_eos = [], []
     for diary in diaries:

@@ -1,14 +1,14 @@
 """Loops over the numbers of a model, compiled by Numba for this machine's processor when they first run.
 
-A matrix lies in memory as float32, as the bits of float16 (seen as uint16), or as int8 with one scale a row.
-Each number is widened to float32 in the register where it is used: memory delivers the narrow form only.
-Sums are in float32, several at a time, so their last digits differ from PyTorch's. A loop over `prange` is
-shared by the cores. What repeats a taught function or module has its name and `_loop`.
+A matrix is stored as float32, as the bits of float16 (viewed as uint16), or as int8 with one scale a row.
+Each number is converted to float32 in the register where it is used: only the narrow form is read from
+memory. Sums are in float32, several at a time, so their last digits differ from PyTorch's. A loop over
+`prange` is split over the cores. A loop that repeats a taught function or module has its name and `_loop`.
 
-Rows of a cache lie in pages (P, Hkv, R, D), R rows each; `tables` (B, …) has the pages of each sequence in
-order. A preallocated cache is the same with one long page a sequence.
+Entries of a cache are stored in pages (P, Hkv, R, D) of R slots; `tables` (B, …) has the pages of each
+sequence in order. A static cache is the same with one long page for each sequence.
 
-Letters: B sequences, T columns each, N = B · T, C and F widths, H heads, D width of a head, S rows. A
+Letters: B sequences, T columns each, N = B · T, C and F widths, H heads, D width of a head, S entries. A
 sequence's new tokens are its last columns; those before them are padding, which writes nothing.
 """
 
@@ -29,8 +29,8 @@ ALONE: Any = {"fastmath": {"reassoc", "contract", "arcp", "nsz"}, "error_model":
 SHARED: Any = ALONE | {"parallel": True}
 
 
-def widened(context: Any, number: Any) -> tuple[Any, Any]:
-    """Return a number as float32; a uint16 holds the bits of a float16."""
+def convert_to_float32(context: Any, number: Any) -> tuple[Any, Any]:
+    """Generate code that converts a number to float32; a uint16 holds the bits of a float16."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         if signature.args[0] == types.uint16:
@@ -40,7 +40,7 @@ def widened(context: Any, number: Any) -> tuple[Any, Any]:
     return types.float32(number), code
 
 
-wide: Any = intrinsic(widened)
+to_float32: Any = intrinsic(convert_to_float32)
 
 
 @njit(**ALONE)
@@ -48,19 +48,19 @@ def one_by_four(x: Array, a: Array, b: Array, c: Array, d: Array) -> Four:
     """Dot products of a row x (C,) with four rows of a matrix."""
     xa = xb = xc = xd = np.float32(0)
     for i in range(x.shape[0]):
-        xa += wide(a[i]) * x[i]
-        xb += wide(b[i]) * x[i]
-        xc += wide(c[i]) * x[i]
-        xd += wide(d[i]) * x[i]
+        xa += to_float32(a[i]) * x[i]
+        xb += to_float32(b[i]) * x[i]
+        xc += to_float32(c[i]) * x[i]
+        xd += to_float32(d[i]) * x[i]
     return xa, xb, xc, xd
 
 
 @njit(**ALONE)
 def two_by_four(x: Array, y: Array, a: Array, b: Array, c: Array, d: Array) -> tuple[Four, Four]:
-    """Dot products of two rows x, y (C,) with four rows of a matrix, each of which is read once for both."""
+    """Dot products of two rows x, y (C,) with four rows of a matrix, which are read only once."""
     xa = xb = xc = xd = ya = yb = yc = yd = np.float32(0)
     for i in range(x.shape[0]):
-        ai, bi, ci, di = wide(a[i]), wide(b[i]), wide(c[i]), wide(d[i])
+        ai, bi, ci, di = to_float32(a[i]), to_float32(b[i]), to_float32(c[i]), to_float32(d[i])
         xa += ai * x[i]
         xb += bi * x[i]
         xc += ci * x[i]
@@ -74,7 +74,7 @@ def two_by_four(x: Array, y: Array, a: Array, b: Array, c: Array, d: Array) -> t
 
 @njit(**ALONE)
 def next_by_four(x: Array, n: int, a: Array, b: Array, c: Array, d: Array) -> tuple[Four, Four]:
-    """Dot products of rows n and n + 1 of x (N, C) with four rows of a matrix; the last row stands twice."""
+    """Dot products of rows n and n + 1 of x (N, C) with four rows of a matrix; a last row is repeated."""
     if n + 1 < x.shape[0]:
         return two_by_four(x[n], x[n + 1], a, b, c, d)
     last = one_by_four(x[n], a, b, c, d)
@@ -83,9 +83,9 @@ def next_by_four(x: Array, n: int, a: Array, b: Array, c: Array, d: Array) -> tu
 
 @njit(**SHARED)
 def product(x: Array, matrix: Array, scale: Array, bias: Array, out: Array) -> None:
-    """x (N, C) times a matrix (F, C), each of its rows times its scale, plus the bias → out (N, F).
+    """x (N, C) times a matrix (F, C) whose rows are scaled, plus the bias → out (N, F).
 
-    Four rows of the matrix at a time, far from each other: memory delivers four streams faster than one.
+    It reads four distant rows of the matrix at a time: memory delivers four streams faster than one.
     """
     N, F = out.shape
     quarter = (F + 3) // 4
@@ -104,7 +104,7 @@ def product(x: Array, matrix: Array, scale: Array, bias: Array, out: Array) -> N
 
 @njit(**SHARED)
 def gated_product(x: Array, matrix: Array, scale: Array, out: Array) -> None:
-    """silu(gate · x) · (up · x): x (N, C), matrix (2F, C) with the gate's rows first → out (N, F)."""
+    """silu(gate · x) · (up · x): x (N, C), matrix (2F, C), first the rows of the gate → out (N, F)."""
     N, F = out.shape
     half = (F + 1) // 2
     for row in prange(half):
@@ -149,7 +149,7 @@ def rotation_loop(position: int, frequencies: Array, cos: Array, sin: Array) -> 
 
 @njit(**ALONE)
 def rotate_loop(x: Array, cos: Array, sin: Array, out: Array) -> None:
-    """Turn the pairs (i, i + D / 2) of one head x (D,) by the angles of its position → out (D,)."""
+    """Rotate the pairs (i, i + D / 2) of one head x (D,) by the angles of its position → out (D,)."""
     half = x.shape[0] // 2
     for i in range(half):
         out[i] = x[i] * cos[i] - x[half + i] * sin[i]
@@ -158,7 +158,7 @@ def rotate_loop(x: Array, cos: Array, sin: Array, out: Array) -> None:
 
 @njit(**ALONE)
 def place(n: int, T: int, lengths: Array, new: Array) -> tuple[int, int]:
-    """The sequence of token n of (B · T), and its position there; -1 for padding."""
+    """The sequence of token n of (B · T), and its position in it; -1 for padding."""
     b = n // T
     column = n % T - (T - new[b])
     return b, lengths[b] + column if column >= 0 else -1
@@ -168,9 +168,9 @@ def place(n: int, T: int, lengths: Array, new: Array) -> tuple[int, int]:
 def attend_loop(
     q: Array, k: Array, v: Array, tables: Array, lengths: Array, new: Array, scale: np.float32, out: Array
 ) -> None:
-    """Attention of new tokens: q (N, H, D) over the rows of their sequence, their own the last.
+    """Attention of new tokens: q (N, H, D), over the entries of their sequence up to their own.
 
-    Contexts → out (N, H, D), of padding 0.
+    Contexts → out (N, H, D), 0 for padding.
     """
     N, H, D = q.shape
     Hkv, R = k.shape[1:3]
@@ -220,10 +220,10 @@ def layers_loop(
     gate_up: Matrices,
     down: Matrices,
 ) -> None:
-    """All layers in one call: x (N, C), in place; pages k, v (L, P, Hkv, R, D) get the new rows.
+    """All layers in one call: x (N, C), in place; pages k, v (L, P, Hkv, R, D) get the new entries.
 
-    lengths, new (B,): rows of each sequence so far, and its new tokens. norms (L, 2, C): before attention,
-    before the MLP. q, k and v are one product, gate and up are one.
+    lengths, new (B,): number of entries of each sequence so far, and of its new tokens. norms (L, 2, C):
+    before attention and before the MLP. q, k and v are one product; gate and up are one.
     """
     L, _, Hkv, R, D = k.shape
     N, C = x.shape

@@ -1,4 +1,4 @@
-"""The kinds of model, each by its config."""
+"""The model class of each config class."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from helpers.model.state import StateTransformer
 from helpers.model.transformer import Transformer
 from helpers.model.variants import NoPETransformer, QKNormTransformer
 
-KINDS: dict[type[ModelConfig], Any] = {
+MODEL_CLASSES: dict[type[ModelConfig], Any] = {
     ModelConfig: Transformer,
     LatentConfig: LatentTransformer,
     StateConfig: StateTransformer,
@@ -19,6 +19,6 @@ KINDS: dict[type[ModelConfig], Any] = {
 }
 
 
-def model_of(config: ModelConfig) -> Transformer:
-    """Return a model of these sizes with random weights, of the kind that the config is of."""
-    return KINDS[type(config)](config)
+def make_model(config: ModelConfig) -> Transformer:
+    """Return a model with random weights, of the class that belongs to the config."""
+    return MODEL_CLASSES[type(config)](config)

@@ -1,4 +1,4 @@
-"""Look into an operation or a model, to find out what it does and where it goes wrong."""
+"""Ablate parts of a model: heads, or the MLP of a layer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from helpers.model.transformer import Transformer
 
 
 def without_heads(model: Transformer, heads: Collection[tuple[int, int]]) -> Transformer:
-    """Return a copy of a model in which what these heads bring goes nowhere; (layer, head), from 0."""
+    """Return a copy of a model without the output of these heads; (layer, head), from 0."""
     copied, D = copy.deepcopy(model), model.config.head_dim
     for layer, head in heads:
         o_proj = copied.get_parameter(f"layers.{layer}.self_attn.o_proj.weight")

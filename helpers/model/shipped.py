@@ -1,4 +1,4 @@
-"""The small model of this project and its variants: their sizes, and trained weights from the package."""
+"""The small model of this project and its variants: configs, and trained weights in the package."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
 
 FOLDER = Path(__file__).parent.parent / "weights"
-FINDS_NAMES = (0, 2)  # layer and head, from 0
-DIARY = (  # the one that notebook 00 shows, up to its signature; training never saw Mia with Oslo
+NAME_HEAD = (0, 2)  # layer and head, from 0: the head that attends to names
+DIARY = (  # that of notebook 00, up to its signature; the pair of Mia and Oslo is not in training
     "Mia writes from Oslo . Monday is sunny in Oslo . Mia swam in the lake . Today weather is so nice . "
     "A fox slept in the park . Sunday was sunny . There was snow over the lake . Signed by"
 )
@@ -31,25 +31,26 @@ CONFIG = ModelConfig(
     eos_ids=(VOCABULARY.index(corpus.EOS),),
 )
 
-VARIANTS = {  # alike but for what a token leaves in the cache; trained on the same batches
+VARIANTS = {  # the same except for what a token stores in the cache; trained on the same batches
     "gqa": CONFIG,
     "mha": replace(CONFIG, n_kv_heads=4),
     "mqa": replace(CONFIG, n_kv_heads=1),
-    # The fewest numbers, of those tried, that learned to copy names and cities. After as many steps 16 and 32
-    # rotated ones copied no city, and neither did 32, 48 or 64 and 16 rotated ones.
+    # The smallest sizes, of those tried, that learned to copy names and cities. After the same number of
+    # steps, rank 16 with rope_dim 32 copied no city, nor did rank 32, 48 or 64 with rope_dim 16.
     "mla": LatentConfig(**vars(CONFIG) | {"n_kv_heads": 1, "rank": 24, "rope_dim": 32}),
-    # Begun with the weights of gqa, 800 and 600 steps: `--variant state --begin gqa --steps 800`. From
-    # nothing the first signed 168 of 200 diaries after 2,400 steps, the second, with rows in a layer, 5.
+    # Initialized with the weights of gqa, then 800 and 600 steps: `--variant state --begin gqa --steps 800`.
+    # From random weights the first signed 168 of 200 diaries after 2,400 steps; the second, with entries in
+    # one layer, 5.
     "state": StateConfig(**vars(CONFIG), state_layers=(0, 1, 2, 3)),
     "hybrid": StateConfig(**vars(CONFIG), state_layers=(1, 2, 3)),
 }
 
 
-def folder_of(variant: str) -> Path:
-    """Return the folder of a variant's weights; KeyError if there is none of this name."""
+def weights_folder(variant: str) -> Path:
+    """Return the folder of a variant's weights. KeyError if there is no such variant."""
     return FOLDER if VARIANTS[variant] is CONFIG else FOLDER / variant
 
 
 def load(variant: str = "gqa") -> tuple[Transformer, Tokenizer]:
-    """Return a trained model and its tokenizer, from the files in the package; `tools/train.py` made them."""
-    return checkpoints.load(folder_of(variant)), Tokenizer.of_words(VOCABULARY)
+    """Return a trained model and its tokenizer from the package; `tools/train.py` made its files."""
+    return checkpoints.load(weights_folder(variant)), Tokenizer.from_words(VOCABULARY)

@@ -1,4 +1,4 @@
-"""Sizes to measure with: a published model's, and three from ours to SmolLM2's."""
+"""Model configs to measure with: a published model's, and three from the shipped model to SmolLM2."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from helpers.model import shipped
 from helpers.model.config import SIZES, ModelConfig
 
 
-def published(name: str) -> ModelConfig:
-    """Return the config of a published model. KeyError if it is not in the table."""
+def published_config(name: str) -> ModelConfig:
+    """Return the config of a published model. KeyError if it is not in the table `MODELS`."""
     return ModelConfig(**{size: getattr(MODELS[name], size) for size in SIZES}, tied=MODELS[name].tied)
 
 
-_SMOL = replace(published("SmolLM2-135M"), max_seq_len=2048)
+_SMOL = replace(published_config("SmolLM2-135M"), max_seq_len=2048)
 _BETWEEN = replace(_SMOL, n_layers=8, n_heads=6, n_kv_heads=2, hidden_size=384, intermediate_size=1024)
 CONFIGS = {"shipped": shipped.CONFIG, "16M": replace(_BETWEEN, vocab_size=8192), "135M": _SMOL}
 
 
-def narrow(n_layers: int, vocab_size: int = shipped.CONFIG.vocab_size) -> ModelConfig:
-    """Return a model so narrow, 16 numbers a token, that its step is hardly more than launch overhead."""
+def narrow_config(n_layers: int, vocab_size: int = shipped.CONFIG.vocab_size) -> ModelConfig:
+    """Return a config of hidden size 16, so small that a step is little more than launch overhead."""
     heads = replace(
         shipped.CONFIG, n_layers=n_layers, n_heads=2, n_kv_heads=1, head_dim=8, vocab_size=vocab_size
     )

@@ -15,30 +15,30 @@ from tqdm import tqdm
 from helpers import corpus
 from helpers.tokenizer import Tokenizer
 
-BATCH, LENGTH = 16, 128  # texts a step, tokens a text that have a target
-MAX_NORM = 1.0  # a longer gradient is shortened to this, so that one odd batch cannot throw the model off
+BATCH, LENGTH = 16, 128  # texts a step, tokens with a target a text
+MAX_NORM = 1.0  # gradients are clipped to this norm, so that one unusual batch cannot spoil the model
 
 
 def batches(tokenizer: Tokenizer, seed: int, batch: int = BATCH, length: int = LENGTH) -> Iterator[Tensor]:
-    """Yield batches of weather diaries without end.
+    """Yield an endless sequence of batches of weather diaries.
 
     Args:
-        tokenizer: knows every word of the corpus.
-        seed: the same seed gives the same batches.
+        tokenizer: has every word of the corpus.
+        seed: the same seed yields the same batches.
         batch: texts a batch, B.
-        length: tokens a text that have a target, T.
+        length: tokens with a target in each text, T.
 
     Returns:
         Token ids, (B, T + 1): text[:-1] goes into the model, text[1:] are the targets.
     """
-    texts = corpus.rows(seed, length + 1)
+    texts = corpus.training_texts(seed, length + 1)
     ids = tokenizer.vocabulary
     while True:
         yield torch.tensor([[ids[word] for word in text] for text in itertools.islice(texts, batch)])
 
 
 def next_token_loss(model: nn.Module, texts: Tensor) -> Tensor:
-    """Return the mean cross-entropy, in nats a token, of every next token; one pass gives them all.
+    """Return the mean cross-entropy, in nats per token, of all next tokens; one pass computes all of them.
 
     Args:
         model: token ids (B, T) to logits (B, T, V), under a causal mask.
@@ -49,7 +49,7 @@ def next_token_loss(model: nn.Module, texts: Tensor) -> Tensor:
 
 
 def learning_rate(step: int, steps: int, peak: float) -> float:
-    """Return the step's learning rate: up in a straight line for a twentieth, then down half a cosine."""
+    """Return the learning rate of a step: linear warmup for a twentieth, then half a cosine down to 0."""
     warmup = max(1, steps // 20)
     if step < warmup:
         return peak * (step + 1) / warmup
@@ -68,11 +68,11 @@ def train(
         bar: show progress and loss, on standard output.
 
     Returns:
-        The loss of each step, in nats a token, before that step changed the model.
+        The loss of each step, in nats per token, before that step changed the model.
 
     Raises:
         ValueError: there are fewer batches than steps.
-        ArithmeticError: the loss is no number any more; the model is spoiled: make a new one.
+        ArithmeticError: the loss is NaN or infinite; the model is spoiled: make a new one.
     """
     matrices = [p for p in model.parameters() if p.ndim > 1]  # these decay
     scales = [p for p in model.parameters() if p.ndim < 2]  # of norms, and biases: they do not
@@ -94,7 +94,7 @@ def train(
 
 
 def update(model: nn.Module, optimizer: torch.optim.Optimizer, texts: Tensor) -> float:
-    """Move the model one step against the gradient of the loss on these texts; return the loss before."""
+    """Make one optimizer step on these texts; return the loss before it."""
     loss = next_token_loss(model, texts)
     check_finite(loss)
     optimizer.zero_grad()
@@ -105,6 +105,6 @@ def update(model: nn.Module, optimizer: torch.optim.Optimizer, texts: Tensor) ->
 
 
 def check_finite(loss: Tensor) -> None:
-    """Raise ArithmeticError if the loss is no number any more."""
+    """Raise ArithmeticError if the loss is NaN or infinite."""
     if not torch.isfinite(loss):
         raise ArithmeticError(f"the loss is {loss.item()}: make a new model and lower lr")

@@ -18,7 +18,7 @@ from helpers.model.transformer import Transformer
 from helpers.recording.loop import TokenSelection, record_run
 from helpers.recording.recorder import Recorder
 from helpers.sampling import GREEDY, Sampling, chooser
-from helpers.tokenizer import Tokenizer, bytes_of, piece_of
+from helpers.tokenizer import Tokenizer, token_bytes, token_text
 from helpers.trace import Model, Token, Trace, spell
 from helpers.validate import check_whole
 
@@ -140,6 +140,6 @@ def text_of(tokenizer: Any, token: int) -> str:
     if library is None:  # a tokenizer written in Python, such as mistral-common's
         text = tokenizer.decode([token]) if tokenizer else ""
     else:
-        text = piece_of(library, token)
-        text = spell(bytes_of(library, token)) if "\ufffd" in text else text
+        text = token_text(library, token)
+        text = spell(token_bytes(library, token)) if "\ufffd" in text else text
     return text or f"<{token}>"

@@ -74,7 +74,9 @@ def engine(rng: random.Random, size: int) -> None:
 
 def fixed(rng: random.Random, size: int) -> None:
     """Texts together under one order of sums: the bits of each alone, however they are cut."""
-    model = ordered.in_one_shape(ordered.small(rng.choice(ordered.DTYPES), rng.choice([*ordered.SIZES])))
+    model = ordered.make_batch_invariant(
+        ordered.small(rng.choice(ordered.DTYPES), rng.choice([*ordered.SIZES]))
+    )
     texts = [rng.choices(range(19), k=rng.randint(1, 6 * size)) for _ in range(rng.randint(1, size))]
     ordered.same_as_alone(model, texts, rng)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from helpers.model.config import ModelConfig
-from helpers.model.kinds import model_of
+from helpers.model.kinds import make_model
 from helpers.model.load.files import CheckpointError
 from helpers.model.transformer import Transformer
 
@@ -55,7 +55,7 @@ def assemble(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
         if not torch.equal(weights[LM_HEAD], weights[EMBEDDING]):
             raise CheckpointError(f"{LM_HEAD} is not {EMBEDDING}, though the config says that they are tied")
     with torch.device("meta"), NoInit():  # no memory, and no random weights only to replace them
-        model = model_of(config)
+        model = make_model(config)
     try:
         model.load_state_dict(weights, strict=True, assign=True)
     except RuntimeError as error:
