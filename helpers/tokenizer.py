@@ -67,7 +67,7 @@ class Tokenizer:
 
     @property
     def eos_id(self) -> int:
-        """The id of the token that ends a text, `<eos>` in the shipped model. ValueError if there is none."""
+        """The id of the token that ends a text, such as `<eos>`. ValueError if the vocabulary lacks it."""
         if self.eos not in self.vocabulary:
             raise ValueError(
                 f"eos is {self.eos!r}; expected a token of the vocabulary: set eos to the one that ends texts"

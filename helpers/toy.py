@@ -1,11 +1,11 @@
 """The four-head toy: a decoder small enough to work out on paper.
 
-Tokens carry one number each. Four heads pick tokens by simple rules and average the numbers of those
-they pick; an LM head turns the four averages into the next word. Positions count from 1.
+Each token carries one number. Four heads select tokens by simple rules and average their numbers; an LM
+head turns the four averages into the next word. Positions count from 1.
 
 The prompt, its four numbers and the four rules come from "From Prompt to Prediction: Understanding
 Prefill, Decode, and the KV Cache in LLMs" (Machine Learning Mastery, 2026; its head "last" is
-"newest" here). The other words, the LM head, the second layer, the keys and the sink score are ours.
+"newest" here). The other words, the LM head, the second layer, the keys and the sink score are our own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HEADS = ("even", "newest", "first", "all")
 EOS = "<eos>"
 VOCABULARY = ("nice", "warm", "delicious", EOS)  # the words it may generate
 
-LM_HEAD = np.array(  # one number a head and word: (V, H)
+LM_HEAD = np.array(  # one number for each word and head: (V, H)
     [
         [0.4, -0.2, 0.2, 0.1],  # nice
         [0.4, -0.2, 0.1, 0.1],  # warm
@@ -32,10 +32,10 @@ LM_HEAD = np.array(  # one number a head and word: (V, H)
     ]
 )
 
-# How sharply a query picks. e**(-BETA / 2), the share that the sink would keep, is less than the smallest
-# float: it is 0, so the dot products pick exactly what the rules pick, and a tie stays a tie.
+# How sharply a query selects. e**(-BETA / 2), the weight that the sink would keep, is less than the smallest
+# float: it is 0, so the dot products select exactly what the rules select, and a tie remains a tie.
 BETA = 2000.0
-QUERIES = BETA * np.array([[1, 0], [0, 1], [0, -1], [0, 0]])  # (H, 2), set by hand, one a head
+QUERIES = BETA * np.array([[1, 0], [0, 1], [0, -1], [0, 0]])  # (H, 2), set by hand, one for each head
 SINK = np.array([BETA / 2, -np.inf, -np.inf, -np.inf])  # (H,): a score that only `even` has
 
 Numbers = Sequence[float] | np.ndarray
@@ -45,7 +45,7 @@ MAX_NUMBER = 1e9
 
 
 def four_heads(visible: Numbers) -> list[float]:
-    """Return what the four heads make of the visible numbers, in the order of HEADS."""
+    """Return the outputs of the four heads, given the visible numbers, in the order of HEADS."""
     even = visible[1::2]
     return [
         sum(even) / len(even) if len(even) else 0.0,
@@ -56,13 +56,13 @@ def four_heads(visible: Numbers) -> list[float]:
 
 
 def rule_scores(T: int) -> np.ndarray:
-    """Write the four rules as scores: 0 where a head's rule picks, -inf where it does not.
+    """Express the four rules as scores: 0 where a head's rule selects a token, -inf elsewhere.
 
     Args:
         T: number of tokens.
 
     Returns:
-        (H, T, T), a line for each token that looks, a column for each looked at; no causal mask yet.
+        (H, T, T), a row for each query token, a column for each key token; without the causal mask.
     """
     scores = np.full((4, T, T), -np.inf)  # four heads, T lines that look, T columns looked at
     scores[0, :, 1::2] = 0  # even: every second column
@@ -73,7 +73,7 @@ def rule_scores(T: int) -> np.ndarray:
 
 
 def causal_mask(T: int) -> np.ndarray:
-    """Return (T, T), True where the query (row) may look at the key (column): itself and before."""
+    """Return (T, T), True where the query (row) may attend to the key (column): itself and earlier ones."""
     return np.tril(np.ones((T, T), dtype=bool))
 
 
@@ -81,52 +81,52 @@ def attend(scores: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Mask, softmax, average.
 
     Args:
-        scores: (T, T) for one head or (H, T, T) for several; no mask yet.
-        values: the number each token carries, (T,).
+        scores: (T, T) for one head or (H, T, T) for several, without a mask.
+        values: the number of each token, (T,).
 
     Returns:
-        Contexts, (T,) or (H, T); 0 where there is nothing to pick.
+        Contexts, (T,) or (H, T); 0 where all tokens are masked.
     """
     masked = np.where(causal_mask(len(values)), scores, -np.inf)
     return softmax(masked) @ values
 
 
 def prefill_matrix(numbers: Numbers) -> np.ndarray:
-    """Fill the table of contexts in one go, (T, H). ValueError as in `check_numbers`."""
+    """Compute the table of contexts in one pass, (T, H). ValueError as in `check_numbers`."""
     check_numbers(numbers)
     return attend(rule_scores(len(numbers)), np.asarray(numbers, dtype=float)).T
 
 
 def lm_head(contexts: np.ndarray) -> np.ndarray:
-    """Turn contexts (…, H) into logits (…, V), in the order of VOCABULARY."""
+    """Map contexts (…, H) to logits (…, V), in the order of VOCABULARY."""
     return contexts @ LM_HEAD.T
 
 
 def look_up(words: Sequence[str]) -> np.ndarray:
-    """Return the numbers that known words carry, (T,). ValueError as in `check_prompt`."""
+    """Return the numbers of known words, (T,). ValueError as in `check_prompt`."""
     return check_prompt(words)[1]
 
 
 def step(words: Sequence[str]) -> np.ndarray:
-    """Run all the words, without a cache, and return the logits of the next one, (V,)."""
+    """Run all words, without a cache, and return the logits of the next word, (V,)."""
     return lm_head(prefill_matrix(look_up(words))[-1])
 
 
 def generate(
     step: Callable[[list[str]], np.ndarray], prompt: Sequence[str], max_new_tokens: int
 ) -> list[str]:
-    """Say the next word, put it behind the prompt, and go on until `<eos>` or `max_new_tokens` words.
+    """Generate words one after another, until `<eos>` or `max_new_tokens` words.
 
     Args:
-        step: takes all words so far and returns logits, (V,).
+        step: receives all words so far and returns logits, (V,).
         prompt: words.
-        max_new_tokens: how many to say at most.
+        max_new_tokens: maximum number of words to generate.
 
     Returns:
-        The new words, `<eos>` among them if it came.
+        The new words, including `<eos>` if it was generated.
 
     Raises:
-        ValueError: max_new_tokens is no whole number over 0.
+        ValueError: max_new_tokens is not a whole number over 0.
     """
     check_whole("max_new_tokens", max_new_tokens)
     words = list(prompt)
@@ -139,11 +139,11 @@ def generate(
 
 
 def make_qkv(positions: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Make the queries, keys and values of T tokens.
+    """Return the queries, keys and values of T tokens.
 
     Args:
         positions: (T,), from 1.
-        numbers: what each token carries, (T,).
+        numbers: the number of each token, (T,).
 
     Returns:
         Queries (H, T, 2), the same at every position; keys (T, 2), [is the position even, position];
@@ -162,7 +162,7 @@ def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray) -> 
         q: (H, T, 2).
         k: (S, 2).
         v: (S,).
-        mask: (T, S), True where the query may look.
+        mask: (T, S), True where the query may attend to the key.
 
     Returns:
         Contexts, (T, H).
@@ -178,7 +178,7 @@ class KVCache:
 
     Args:
         n_layers: how many layers append to it.
-        max_len: rows it takes, 1,024 unless told otherwise.
+        max_len: maximum number of entries a layer; 1,024 by default.
     """
 
     def __init__(self, n_layers: int = 1, max_len: int = 1024) -> None:
@@ -188,12 +188,12 @@ class KVCache:
         self.v: list[np.ndarray] = [np.zeros(0) for _ in range(n_layers)]
 
     def positions(self, T: int) -> np.ndarray:
-        """Return where T new tokens stand, (T,). ValueError if they do not fit."""
+        """Return the positions of T new tokens, (T,). ValueError if they do not fit."""
         self.check_capacity(T)
         return np.arange(self.length + 1, self.length + T + 1)
 
     def append(self, layer: int, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Store new rows of one layer, k (T, 2) and v (T,); return all rows so far."""
+        """Store new entries of one layer, k (T, 2) and v (T,); return all entries so far."""
         self.k[layer] = np.concatenate([self.k[layer][: self.length], k])
         self.v[layer] = np.concatenate([self.v[layer][: self.length], v])
         return self.k[layer], self.v[layer]
@@ -203,36 +203,36 @@ class KVCache:
         self.length += T
 
     def check_capacity(self, T: int) -> None:
-        """Raise ValueError if T rows more do not fit."""
+        """Raise ValueError if T more entries do not fit."""
         if self.length + T > self.max_len:
             raise ValueError(
-                f"{T} new rows after {self.length} make {self.length + T}; expected at most {self.max_len}: "
-                "make a KVCache with a larger max_len, or stop here. Nothing was written."
+                f"{T} new entries after {self.length} make {self.length + T}; expected at most "
+                f"{self.max_len}: make a KVCache with a larger max_len, or stop here. Nothing was written."
             )
 
     def mask(self, T: int) -> np.ndarray:
-        """Return (T, S): True where a new token (row) may look at a stored or new one (column)."""
+        """Return (T, S): True where a new token (row) may attend to a stored or new one (column)."""
         self.check_capacity(T)
         query = np.arange(self.length + 1, self.length + T + 1)[:, None]
         return np.arange(1, self.length + T + 1) <= query
 
     def truncate(self, length: int) -> None:
-        """Keep the first `length` rows. ValueError if there are fewer."""
+        """Keep the first `length` entries. ValueError if there are fewer."""
         if not is_whole(length) or not 0 <= length <= self.length:
-            raise ValueError(f"length is {length!r}; expected 0 to {self.length}, the rows stored")
+            raise ValueError(f"length is {length!r}; expected 0 to {self.length}, the entries stored")
         self.length = int(length)
 
     @property
     def n_layers(self) -> int:
-        """Layers it has room for."""
+        """The number of layers."""
         return len(self.k)
 
     def entry_positions(self, b: int = 0) -> range:
-        """Return where the tokens stand, from 1, whose rows are stored; there is one sequence, 0."""
+        """Return the positions of the tokens whose entries are stored, from 1; there is one sequence, 0."""
         return range(1, self.length + 1)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.length} of {self.max_len} rows, layers: {self.n_layers})"
+        return f"{type(self).__name__}({self.length} of {self.max_len} entries, layers: {self.n_layers})"
 
 
 Core = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
@@ -244,27 +244,27 @@ def run_pass(
     """Run new tokens through every layer; earlier ones are read from the cache.
 
     Args:
-        numbers: what the new tokens carry, T of them.
-        cache: holds the earlier rows and takes the new ones, of as many layers; without one, these tokens
-            are all there is.
-        n_layers: layers to run.
+        numbers: of the new tokens, T of them.
+        cache: holds the entries of earlier tokens and stores the new ones, in n_layers layers; without a
+            cache, there are no earlier tokens.
+        n_layers: number of layers to run.
         attention: the core, from queries, keys, values and mask to contexts (T, H).
 
     Returns:
         The last layer's contexts of the new tokens, (T, H).
 
     Raises:
-        ValueError: no numbers or a wrong one, or the cache is full; nothing has been written.
+        ValueError: no numbers or an invalid one, or the cache is full; nothing has been written.
     """
     x = check_numbers(numbers)
-    kept = KVCache(n_layers, len(x)) if cache is None else cache
-    positions, mask = kept.positions(len(x)), kept.mask(len(x))
+    cache = KVCache(n_layers, len(x)) if cache is None else cache
+    positions, mask = cache.positions(len(x)), cache.mask(len(x))
     for layer in range(n_layers):
         q, k, v = make_qkv(positions, x)
-        keys, values = kept.append(layer, k, v)
+        keys, values = cache.append(layer, k, v)
         contexts = attention(q, keys, values, mask)
         x = contexts.mean(axis=1)
-    kept.advance(len(positions))
+    cache.advance(len(positions))
     return contexts
 
 
@@ -278,8 +278,8 @@ def check_prompt(
         numbers: one for each token; None looks them up in NUMBERS.
 
     Raises:
-        ValueError: one text, empty, too long, a token that is no text or has no number, unequal counts, or
-            a number that is NaN, infinite or over a billion.
+        ValueError: one string instead of a list; an empty or too long prompt; a token that is not a string or
+            has no number; unequal counts; or a number that is NaN, infinite or over a billion.
     """
     if isinstance(tokens, str):
         raise ValueError(
@@ -296,7 +296,7 @@ def check_prompt(
         if numbers is None and word not in NUMBERS:
             raise ValueError(
                 f"token {n}, {word!r}, has no number; expected one of {list(NUMBERS)}, "
-                "or say what each token carries with numbers=[…]"
+                "or give a number for each token with numbers=[…]"
             )
     carried = [NUMBERS[word] for word in words] if numbers is None else list(numbers)
     if len(carried) != len(words):
@@ -307,7 +307,7 @@ def check_prompt(
 
 
 def check_numbers(numbers: Numbers) -> np.ndarray:
-    """Return what tokens carry as (T,). ValueError if there is none, or one is NaN, infinite or too large."""
+    """Return the numbers of tokens, (T,). ValueError if empty, or if one is NaN, infinite or too large."""
     carried = list(numbers)
     if not carried:
         raise ValueError("there are no numbers; expected one for each token, and at least one")

@@ -1,4 +1,4 @@
-"""Only valid words: tables beside a kept library, texts that keep their form, probabilities, drafts, bugs."""
+"""Only valid words: tables compared with a kept library, valid texts, probabilities, drafts, bugs."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ SPLITS = {"prefill": [23], "chunks": [7, 1, 10, 5], "token by token": [1] * 23}
 
 @functools.cache
 def pair(name: str) -> tuple[Any, Transformer]:
-    """A random model of `transformers`, and ours loaded from the folder that it saved."""
+    """A random model of `transformers`, and this project's model loaded from the folder that it saved."""
     torch.manual_seed(0)
     theirs = AutoModelForCausalLM.from_config(CONFIGS[name]).eval()
     enlarge(theirs)

@@ -35,7 +35,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def rounded(weight: Tensor, bits: int) -> Tensor:
-    """A matrix (F, C) as it comes out of so many bits, by PyTorch."""
+    """A matrix (F, C) rounded to a number of bits, by PyTorch."""
     if bits == 32:
         return weight
     if bits == 16:
@@ -45,7 +45,7 @@ def rounded(weight: Tensor, bits: int) -> Tensor:
 
 
 def with_rounded_weights(model: Transformer, bits: int) -> Transformer:
-    """The plain model with every matrix but the embedding rounded."""
+    """The plain model with all matrices rounded, except the embedding."""
     model = deepcopy(model)
     if model.config.tied:
         model.lm_head.weight = nn.Parameter(model.lm_head.weight.clone())
@@ -60,14 +60,14 @@ def with_rounded_weights(model: Transformer, bits: int) -> Transformer:
     ("bits", "kind"), [(16, "GQA"), *((bits, kind) for kind in KINDS for bits in (32, 8))]
 )
 def test_twin_has_the_same_logits(bits: int, kind: str) -> None:
-    """All in one call, and by the modules: over FEW tokens, and with a cache of another kind."""
+    """In one call, and by the modules: for over MAX_TOKENS tokens, and for another cache class."""
     model = tiny(**KINDS[kind])
     twin, plain = speed_up(model, bits=bits), with_rounded_weights(model, bits)
     ids = tokens(2, 40)
-    right = in_passes(plain, ids, [40], GrowingCache(plain.config, 2))
+    expected = in_passes(plain, ids, [40], GrowingCache(plain.config, 2))
     for split, make in (([9, 1, 2, 16, 12], StaticCache), ([38, 1, 1], StaticCache), ([9, 31], GrowingCache)):
         cache = make(model.config, 2)
-        torch.testing.assert_close(in_passes(twin, ids, split, cache), right, **BOUND)
+        torch.testing.assert_close(in_passes(twin, ids, split, cache), expected, **BOUND)
         assert cache.length == 40
 
 
@@ -100,7 +100,7 @@ def test_twin_stores_the_same_entries() -> None:
 
 @pytest.mark.parametrize("split", [[(5, 2, 0), (1, 1, 4), (1, 1, 1), (0, 7, 2)], [(14, 3, 1), (1, 1, 1)]])
 def test_twin_runs_unequal_lengths_in_shuffled_pages(split: list[tuple[int, int, int]]) -> None:
-    """Padding at the left; in the pages and rows that are not in use lies poison."""
+    """With padding on the left; unused pages and slots are poisoned."""
     ids = tokens(3, 15)
     right = in_passes(MODEL, ids, [15], GrowingCache(MODEL.config, 3))
     pool = PagePool(MODEL.config, 20, page_size=3)

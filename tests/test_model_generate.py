@@ -221,7 +221,7 @@ def test_used_cache_is_refused_until_reset() -> None:
 def test_failed_token_leaves_cache_unchanged(
     weight: float | None, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Numbers that are none, or a choice that is broken off."""
+    """Invalid numbers, or an interrupted choice."""
     model, chosen = tiny(), iter([True, True, False])
     cache = GrowingCache(model.config)
 

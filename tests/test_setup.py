@@ -71,7 +71,7 @@ def test_tests_use_an_empty_model_cache(monkeypatch: pytest.MonkeyPatch) -> None
 
     from helpers.model import published  # with PyTorch
 
-    for place in (published.kept(), Path(HF_HUB_CACHE)):
+    for place in (published.cached_file(), Path(HF_HUB_CACHE)):
         assert re.match(r"watch-it-decode-\w+/", place.relative_to(tempfile.gettempdir()).as_posix())
     monkeypatch.setenv(published.OFFLINE, "1")
     assert published.find() is None

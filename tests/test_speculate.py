@@ -177,7 +177,7 @@ DRAFTERS: dict[str, Callable[[], Drafter]] = {
 
 @pytest.mark.parametrize("name", DRAFTERS)
 def test_cache_length_after_every_round(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model truncates d - a tokens, and the first layers all d of theirs."""
+    """The model truncates d - a tokens, and the draft model all d of its tokens."""
     cache, log = empty(), list[int]()
     for method in ("advance", "truncate"):
         old = getattr(Cache, method)

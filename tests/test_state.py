@@ -200,8 +200,10 @@ def test_growing_cache_and_drafts_are_refused() -> None:
 
 @pytest.mark.parametrize("split", [[11], [1, 10], [6, 1, 4]])
 def test_equals_lightning_attention_of_minimax(split: list[int]) -> None:
-    """The core of MiniMax-Text-01's linear layers, by `transformers`, at random weights: its contexts and its
-    state. Around it stand other projections, whose outputs are taken as they are."""
+    """The core of MiniMax-Text-01's linear layers in `transformers`, with random weights: contexts and state.
+
+    Its projections differ, so their outputs are used as inputs here.
+    """
     from transformers import MiniMaxConfig
     from transformers.models.minimax import modeling_minimax as theirs
 
@@ -223,7 +225,7 @@ def test_equals_lightning_attention_of_minimax(split: list[int]) -> None:
 
 
 def test_timed_steps_have_equal_context(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What notebook 23 times: its own token is taken back, which rows allow and states do not."""
+    """The timing of notebook 23 removes its own token, which entries allow and states do not."""
     lengths: list[int] = []
 
     def watched(model: Any, tokens: Any, cache: Cache) -> Tensor:

