@@ -119,7 +119,7 @@ def test_fully_masked_query_gives_zero() -> None:
 def test_unsupported_width_is_refused() -> None:
     with pytest.raises(ValueError, match="hidden_size is 30; expected a multiple of 8"):
         make_batch_invariant(tiny())
-    with pytest.raises(ValueError, match="a StateTransformer came in; expected a Transformer"):
+    with pytest.raises(ValueError, match="the model is a StateTransformer; expected a Transformer"):
         make_batch_invariant(StateTransformer(StateConfig(**TINY, state_layers=(1,))))
 
 
