@@ -279,7 +279,7 @@ def test_twin_cannot_be_moved_or_sped_up() -> None:
         TWIN.to(torch.bfloat16)
     with pytest.raises(ValueError, match="the model is of type FastTransformer"):
         speed_up(TWIN)
-    with pytest.raises(ValueError, match="the model is of type QKNormTransformer; expected a Transformer"):
+    with pytest.raises(ValueError, match="the model is of type QKNormTransformer; expected a plain T"):
         speed_up(tiny(kind=QKNormConfig))
 
 
