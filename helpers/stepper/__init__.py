@@ -1,4 +1,4 @@
-"""What runs in the page: the live model, the stepper, the race with and without the cache, what-if,
+"""The interactive views: the live model, the stepper, the race with and without the cache, what-if,
 the pool of an engine, and the time of a step."""
 
 from helpers.stepper.live import Live

@@ -25,10 +25,10 @@ FINDER = {"layer": 0, "head": 2}
 
 
 class Live(View):
-    """A box with a diary begun: Enter, and the model that this series trains goes on with it, in the page.
+    """A text box with the beginning of a diary, which the series' own model continues in the page.
 
     Args:
-        published: a GGUF file that will lie beside the page, for a button to fetch it from there.
+        published: a GGUF file in the page's folder, which a button loads.
     """
 
     view = "live"
@@ -39,7 +39,7 @@ class Live(View):
 
     @property
     def data(self) -> str:
-        """What its answers are read with: words of a kind, its heads and sizes, other models and cards."""
+        """Data about the model (word classes, heads, sizes), and other models and cards to compare with."""
         kinds = [corpus.NAMES, corpus.CITIES, *({*words} for words in corpus.SLOTS.values())]
         message = {
             "kinds": [sorted(kind) for kind in kinds],
@@ -64,7 +64,7 @@ class Live(View):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The text and the seed that are shown first, and what can be fetched."""
+        """The initial text and seed, and what can be downloaded."""
         fetched = {"published": self.published} if self.published else {}
         return {"text": PROMPT, "seed": SEED, **fetched}
 

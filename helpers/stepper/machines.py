@@ -1,4 +1,4 @@
-"""Models and cards that a view can put in the place of the recorded one, as data for js/cost.ts."""
+"""Models and cards that a view offers instead of the recorded model, as data for js/cost.ts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SIZES = ("name", "hidden_size", "vocab_size", "tied", "n_active", "experts", "m
 
 
 def machines() -> dict[str, list[dict[str, Any]]]:
-    """Return what js/cost.ts asks of each model, smallest first, and of each card."""
+    """Return the models, smallest first, and the cards, with what js/cost.ts needs of them."""
     return {
         "models": [model_line(model) for model in (OURS, *MODELS.values())],
         "cards": [
@@ -28,11 +28,11 @@ def machines() -> dict[str, list[dict[str, Any]]]:
 
 
 def model_line(model: PublishedModel) -> dict[str, Any]:
-    """Return a model's sizes, and its attention as kinds of layers.
+    """Return a model's sizes, and its layers by type.
 
-    Of each kind: how many layers, the numbers in a row (or in a state), the tokens that its window sees or
-    None, whether it keeps a state, the KV heads that cards can divide (1 of a latent, None of a state), and
-    the operations of a query-key pair in all heads.
+    For each type: the number of layers, the numbers in an entry (or a state), the window in tokens or None,
+    whether it has a state, the KV heads that cards can share (1 for a latent, None for a state), and the
+    operations for a query-key pair in all heads.
     """
     kinds = [
         {

@@ -1,4 +1,4 @@
-"""One page with views and what they show inside: opens from disk, asks nobody for anything."""
+"""A page with views and their data: it opens from disk and loads nothing from a network."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ADDRESS = re.compile(r"https://[^\s<>&\"']+[\w/]")
 
 
 class Viewed(Protocol):
-    """A view, as far as a page needs one."""
+    """What a page needs of a view."""
 
     @property
     def view(self) -> str: ...
@@ -40,20 +40,20 @@ class Viewed(Protocol):
 
 
 def _paragraphs(texts: str | Iterable[str]) -> str:
-    """Plain text as paragraphs; an address that begins with https:// can be followed."""
+    """Return plain text as paragraphs, with addresses that begin with https:// as links."""
     texts = [texts] if isinstance(texts, str) else texts
     linked = (ADDRESS.sub(r'<a href="\g<0>">\g<0></a>', escape(text)) for text in texts)
     return "\n".join(f"<p>{text}</p>" for text in linked)
 
 
 def data_text(text: str) -> str:
-    """JSON that cannot end the script element that it stands in."""
+    """Return JSON escaped so that it cannot end the script element that contains it."""
     return text.replace("<", "\\u003c")
 
 
 @dataclass(frozen=True)
 class Link:
-    """A line of a list: text that leads to an address, and a few words beside it."""
+    """An item of a list: a link, and a few words after it."""
 
     text: str
     address: str
@@ -62,10 +62,10 @@ class Link:
 
 @dataclass(frozen=True)
 class Section:
-    """A view of a page, or none, with plain paragraphs above it and under it, and a list of links last.
+    """A section of a page: paragraphs, a view or none, paragraphs, and a list of links.
 
     `moments` are links to states of the page's views, in one line under the view; `#at=name` leads to a
-    section. `body` is HTML, escaped by whoever made it; it follows the paragraphs above.
+    section. `body` is escaped HTML after the first paragraphs.
     """
 
     before: str | Iterable[str] = ()
@@ -109,10 +109,10 @@ def build(
 ) -> str:
     """Return a page as text; titles and paragraphs are plain text and are escaped.
 
-    The summary, a sentence, and the picture, an address, are what a messenger shows beside the page's own.
-    What a view runs, such as a model's weights, stands in the page; `beside`: in a script in its folder,
-    which is fetched when a reader comes near (`file_script` makes it). The style is
-    CSS beside the page's own.
+    Messengers show the summary, a sentence, and the picture, an address, with a link to the page. What a view
+    runs, such as a model's weights, is in the page, or with `beside` in a script in its folder, which is
+    loaded when the reader scrolls near it (`file_script` makes it). The style is CSS in addition to the
+    page's own.
     """
     named = [section for section in sections if section.name]
     skips = "".join(
@@ -132,7 +132,7 @@ def build(
 
 
 def options(view: Viewed) -> dict[str, Any]:
-    """Return what the front end is told beside a view's data: how it is shown, its kind, the file it runs."""
+    """Return a view's options for the front end: its initial state, its type, and the file that it runs."""
     file = {"file": _file_name(view.file)} if view.file else {}
     return {**view.options, "view": view.view, **file}
 
@@ -146,7 +146,7 @@ def _base64(file: Path) -> str:
 
 
 def file_script(file: Path) -> tuple[str, str]:
-    """Return the name and the text of the script that brings a file to a page that has it beside itself."""
+    """Return the name and the text of the script that loads a file into a page built with `beside`."""
     return f"{_file_name(file)}.js", f'watchItDecodeFile("{_base64(file)}");\n'
 
 
@@ -159,17 +159,17 @@ def assemble(
     picture: str = "",
     files: Iterable[Path] = (),
 ) -> str:
-    """Return a page with this HTML in it, whose views come to life.
+    """Return a page with this HTML and interactive views.
 
     Args:
         title: the page's title, plain text.
-        body: HTML, escaped by whoever made it.
-        views: the data and options of each by the id of its element in the body. Views of the same data
-            share it: it stands in the page once, and so do tables of models and cards.
+        body: escaped HTML.
+        views: the data and options of each by the id of its element in the body. The same data, and tables of
+            models and cards, are in the page only once.
         summary: a sentence on the page, plain text.
-        style: CSS beside that of the views.
+        style: CSS in addition to that of the views.
         picture: address of a picture of the page.
-        files: what views run; they stand in the page.
+        files: the files that views run; they are in the page.
     """
     tables = {
         name: json.dumps(message["machines"]) for name, (_, message) in views.items() if "machines" in message

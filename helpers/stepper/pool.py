@@ -1,4 +1,4 @@
-"""The pool: an engine's run, its requests over the steps and, in each step, whose each page is."""
+"""The page pool of an engine's run: its requests over the steps, and the owners of each page."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Pool(View):
     """An engine's run: requests as lanes over steps, pages as a grid below, step by step.
 
     Args:
-        trace: what `StepRecorder` has written of an engine's run.
-        step: the one that is shown at first, and drawn, counted from 1. None shows the first, and draws the
-            first with the most pages in all tables.
-        pages: whether the pages are shown, and what is said of them.
+        trace: a record of an engine's run by `StepRecorder`.
+        step: the initial step, which is also drawn, from 1. None shows the first step, and draws the first
+            with the most pages in use.
+        pages: whether the pages are shown.
 
     Raises:
-        ValueError: the trace has not this step.
+        ValueError: the trace has no such step.
     """
 
     view = "pool"

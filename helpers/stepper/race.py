@@ -22,13 +22,13 @@ EDGE, TRACK = 10, 20  # px: the margin, and the height of a lane's bar
 
 
 class Race(View):
-    """Two runs of the same tokens on one clock, in which a pass lasts as long as the positions it runs.
+    """Two runs of the same tokens on one clock; a pass lasts one unit for each token that it processes.
 
     Args:
-        trace: what `record_toy()` and `record_model()` return, and `load_diary()`.
+        trace: the result of `record_toy()`, `record_model()` or `load_diary()`.
 
     Raises:
-        ValueError: the trace has no run with a cache, or none without.
+        ValueError: the trace lacks a run with a cache, or one without.
     """
 
     view = "race"
@@ -49,7 +49,7 @@ class Race(View):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Nothing: a race starts at its start."""
+        """No options: a race always starts at the beginning."""
         return {}
 
     def still(self) -> Still:

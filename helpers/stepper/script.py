@@ -1,4 +1,4 @@
-"""The front end as one script, with its styles: bundle.js, which `npm run build` makes out of js/."""
+"""The front end as one script, with its styles: bundle.js, which `npm run build` makes from js/."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ STYLES: tuple[str, ...] = ("view", "race", "what_if", "cost", "lab", "live", "po
 
 @cache
 def bundle() -> str:
-    """The classic script that defines `mountView` in its scope; a page from disk can load no modules."""
+    """Return a classic script that defines `mountView`; pages opened from disk cannot load modules."""
     return (HERE / "bundle.js").read_text(encoding="utf-8")
 
 
 @cache
 def widget_module() -> str:
-    """The script as the ES module that anywidget loads."""
+    """Return the script as an ES module for anywidget."""
     return (
         bundle()
         + """
@@ -37,7 +37,7 @@ export default {
 
 
 def _variables(theme: str) -> str:
-    """The palette as custom properties; ground and ink are the page's where it has its own."""
+    """Return the palette as custom properties; the page's own background and text colour take precedence."""
     host = THEMES["host"]
     colours = THEMES[theme].items()
     return "".join(
@@ -48,7 +48,7 @@ def _variables(theme: str) -> str:
 
 @cache
 def stylesheet(without: tuple[str, ...] = ()) -> str:
-    """The palette and the styles of the views, or not of all, without what only people need."""
+    """Return the palette and the styles of the views, minified; without those in `without`."""
     rules = "\n".join(
         (HERE / "css" / f"{name}.css").read_text(encoding="utf-8") for name in STYLES if name not in without
     )

@@ -1,4 +1,4 @@
-"""StepTime: what a step takes on a card, in a case of one's own; js/step_time.ts says and draws the same."""
+"""StepTime: the time of a step on a card, with the reader's settings; js/step_time.ts is its twin."""
 
 from __future__ import annotations
 
@@ -35,22 +35,21 @@ PLAIN = {  # of what a case has beside model, card, tokens and users
 
 
 class StepTime(View):
-    """What a step takes on a card: by term, what bounds it, tokens a second, and how many users fit.
+    """The time of a step on a card, by term, with its bound, its throughput, and how many users fit.
 
-    The settings are those at first; whoever runs it changes them.
+    The arguments are the initial settings; readers can change them.
 
     Args:
-        model: what `cost.model_of` takes: a name of `cost.models.MODELS`, or any config.json.
-        card: a name of `cost.models.CARDS`.
-        tokens: in the cache of each user.
-        users: in the step.
-        new_tokens: of each user: 1, or those of a verification; all of them meet the LM head.
+        model: an argument of `cost.model_of`: a name in `cost.models.MODELS`, or any config.json.
+        card: a name in `cost.models.CARDS`.
+        tokens: cached tokens of each user.
+        users: users in the step.
+        new_tokens: new tokens of each user: 1, or those of a verification; all go through the LM head.
         weight_bits, kv_bits: 4, 8, 16 or 32.
         overlap, bandwidth_reached, compute_reached, cards, collective: as in `cost.step_time`.
 
     Raises:
-        ValueError: a model or card that is not known, bits of another format, a number out of its range; and
-            as `cost.model_of`.
+        ValueError: the model or the card is unknown, or a number is out of range; and as in `cost.model_of`.
     """
 
     view = "step_time"
@@ -95,7 +94,7 @@ class StepTime(View):
 
     @property
     def data(self) -> str:
-        """Models and cards to choose from."""
+        """The models and cards to choose from."""
         offered = machines()
         if self.model not in MODELS.values():
             offered["models"].append(model_line(self.model))
@@ -103,12 +102,12 @@ class StepTime(View):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The settings at first."""
+        """The initial settings."""
         return {"case": {"model": self.model.name, "card": self.card.name, **self.chosen}}
 
     @property
     def answer(self) -> str:
-        """How long it takes, how many tokens a second, what bounds it."""
+        """Sentences on the time of the step, its throughput and its bound."""
         step, case = self.step, self.chosen
         kind, rates = ("verification", "accepted") if case["newTokens"] > 1 else ("decode", "plain")
         reached = case["bandwidthReached"] == case["computeReached"] == 100
@@ -122,7 +121,7 @@ class StepTime(View):
 
     @property
     def room(self) -> tuple[str, str]:
-        """What the memory holds, and whether so many users fit."""
+        """Sentences on the memory in use, and on whether the users fit."""
         case, kept = self.chosen, self.chosen["tokens"] + self.chosen["newTokens"]
         weights, user, has = self._nbytes
         fit = users_that_fit(has, weights, user)
@@ -139,7 +138,7 @@ class StepTime(View):
 
     @property
     def left(self) -> str:
-        """What is taken for granted, and left out."""
+        """Sentences on what is assumed, and what is not counted."""
         model = self.model
         sentences = [*model.notes, SAY["longer"][self.chosen["overlap"]], SAY["left"]]
         if model.experts:
@@ -151,7 +150,7 @@ class StepTime(View):
 
     @property
     def _nbytes(self) -> tuple[int, int, int]:
-        """Bytes of the weights, of one user's rows, and of the memory, of all cards together."""
+        """Bytes of the weights, of one user's KV entries, and of the memory, over all cards."""
         case = self.chosen
         kept, cards = case["tokens"] + case["newTokens"], case["cards"]
         return (

@@ -1,4 +1,4 @@
-"""The Python face of the stepper: takes a trace once; all stepping happens in the browser."""
+"""The Python side of the stepper: it passes a trace to the browser, where all stepping happens."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Stepper(View):
     """Step through the passes of a recorded run, with and without its cache.
 
     Args:
-        trace: what `record_toy()` and `record_model()` return.
-        panels: the face that is shown first: the "story", a run to watch, or the "lab", a run to measure.
-        start: the phase whose first pass is shown first; None for prefill, in the lab for training.
-        layer: index, from 0, of the layer shown first.
-        head: index, from 0, of the head whose weights stand in the grid at first; None for the mean of all.
+        trace: the result of `record_toy()` or `record_model()`.
+        panels: the initial panels: the "story", a run to watch, or the "lab", a run to measure.
+        start: the initial phase, shown from its first pass; None is prefill, or in the lab training.
+        layer: the initial layer, from 0.
+        head: the head whose weights are shown initially, from 0; None for the mean of all.
 
     Raises:
-        ValueError: panels of another name; a phase, layer or head that was not recorded.
+        ValueError: an unknown name of panels, or a phase, layer or head that was not recorded.
     """
 
     view = "stepper"
@@ -55,18 +55,18 @@ class Stepper(View):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What the front end is told beside the trace."""
+        """The options for the front end."""
         shown = {"face": self.face, "start": self.start, "layer": self.layer, "head": self.head}
         return {**shown, "machines": machines()}
 
     @property
     def invitation(self) -> str:
-        """What to do where the stepper is not running yet."""
+        """What to do if the stepper is not running yet."""
         return fill(super().invitation, passes=self._n_passes)
 
     @property
     def _n_passes(self) -> int:
-        """The passes that are stepped through: training is one where the stepper starts there."""
+        """The number of passes to step through; training counts if the stepper starts with it."""
         run = self.trace.runs[0]
         at_training = run.passes[self.start].phase == "training"
         return len(run.passes if at_training else run.steps)

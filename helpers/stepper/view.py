@@ -24,7 +24,7 @@ def one_of(name: str, value: Any, known: Iterable[Any]) -> None:
 
 
 class View(ABC):
-    """A view that a page runs by itself; Python makes it once."""
+    """An interactive view: Python passes its data and options once, and the browser does the rest."""
 
     view: ClassVar[str]  # its name in js/mount.ts
     file: ClassVar[Path | None] = None  # what it runs, such as a model's weights
@@ -37,7 +37,7 @@ class View(ABC):
     @property
     @abstractmethod
     def options(self) -> dict[str, Any]:
-        """How it is shown at first."""
+        """Its initial state."""
 
     @abstractmethod
     def still(self) -> Still:
@@ -45,20 +45,20 @@ class View(ABC):
 
     @property
     def invitation(self) -> str:
-        """What to do where the view is not running yet."""
+        """What to do if the view is not running yet."""
         return str(VIEW["not run"][self.view])
 
     @cached_property
     def widget(self) -> AnyWidget:
-        """The live form; made when first asked for."""
+        """The live form, made on first use."""
         file = self.file.read_bytes() if self.file else b""
         return _widget_class()(data=self.data, options=page.options(self), file=file)
 
     def save_html(self, path: str | Path) -> None:
-        """Write the view as one page that needs no network and no kernel; its address tells its state.
+        """Write the view as a page that needs no network and no kernel; its address holds its state.
 
         Raises:
-            FileNotFoundError: there is no such folder.
+            FileNotFoundError: the folder does not exist.
         """
         text = page.build("Watch It Decode", [page.Section(view=self)])
         Path(path).write_text(text, encoding="utf-8")

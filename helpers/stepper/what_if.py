@@ -27,7 +27,7 @@ Row = tuple[str, str, str]  # of K or V: as text, what became of it, what stood 
 
 
 class WhatIf(View):
-    """Change the toy's prompt and see which rows of a filled cache go stale, and what it says then."""
+    """Change the toy's prompt to see which cached KV entries become stale, and what the toy then predicts."""
 
     view = "what_if"
 
@@ -45,7 +45,7 @@ class WhatIf(View):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The prompt that is shown first."""
+        """The initial prompt."""
         return {"now": _tokens(NOW)}
 
     def still(self) -> Still:
