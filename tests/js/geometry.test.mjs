@@ -7,6 +7,7 @@ import {
   layoutOf,
   nextTop,
   railItems,
+  railLabel,
   rowAt,
   scrollFor,
   WINDOW,
@@ -150,6 +151,9 @@ test("the rail names first, current and last, and marks the gaps", () => {
   for (const i of [0, 1, 29, 30, 31, 61]) assert.ok(items.includes(i));
   assert.equal(items.filter((i) => i === null).length, 2);
   const events = Array.from({ length: 62 }, (_, i) => ({ name: `Decode ${i}`, short: String(i) }));
+  assert.equal(railLabel(events, [0, null, 30], 2, 30), "Decode 30", "by its name after a gap");
+  assert.equal(railLabel(events, [0, null, 30, 31], 3, 30), "31");
+  assert.equal(railLabel(events, [0, 1], 1, 1), "1");
   for (let current = 0; current < 62; current++)
     assert.ok(fittingRail(events, current, 260).includes(current));
   assert.deepEqual(fittingRail(events, 30, 0), [null, 30, null, 61], "the current one and the last at least");

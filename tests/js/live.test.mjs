@@ -35,6 +35,7 @@ test("what is done at a time, and a lane that was stopped there", () => {
   assert.equal(writing.perToken(lane), 4.5);
   assert.equal(writing.wordTime(lane), 2, "the middle one of the decode steps");
   assert.equal(writing.wordTime(laneOf([30], 5, true)), null);
+  assert.equal(writing.wordTime(laneOf([30, 9, 10], 5, true)), 10, "of two the slower");
   assert.equal(writing.wordTime(laneOf([30, 100, 9, 10], 5, true)), 10, "by size, not as text");
   const cut = writing.cutAt(lane, 32.5);
   assert.deepEqual([cut.passes.length, cut.ends, cut.over], [2, [30, 32], true]);
@@ -124,6 +125,8 @@ test("what is typed, in words of the model: capitals, accents, marks, and where 
   assert.deepEqual(read("Mia! “lake,” is…<eos>"), ["Mia lake is <eos>", [], ["!", "“", ",", "”", "…"]]);
   assert.deepEqual(read("Mia. THE lake"), ["THE", 5, true, ["The", "the"]], "two are as near");
   assert.deepEqual(read("Mia is em"), ["em", 7, true, ["Emil", "Emma"]]);
+  const many = new Words(["ab", "ac", "ad", "ae", "af"]);
+  assert.deepEqual(many.suggest("a").meant, ["ab", "ac", "ad", "ae"], "four at most");
   assert.deepEqual(read("is lakr. Zoe"), ["lakr", 3, false, ["lake"]]);
   assert.deepEqual(read("Hello, Mia"), ["Hello", 0, false, []], "nothing that looks like it");
   assert.deepEqual(read("<img src=x>"), ["img", 1, false, []]);

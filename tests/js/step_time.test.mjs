@@ -106,6 +106,8 @@ test("a number is typed with or without commas, within its range", () => {
   for (const [text, x] of Object.entries(typing)) assert.equal(typed("tokens", text), x, text);
   assert.equal(typed("collective", "2.5"), 2.5);
   assert.equal(typed("bandwidthReached", "101"), null);
+  for (const [field, { least, most }] of Object.entries(FIELDS))
+    for (const end of [least, most]) assert.equal(typed(field, String(end)), end, field);
 });
 
 test("a slider has many stops, from the least on, and stands at the nearest", () => {

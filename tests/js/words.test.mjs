@@ -139,8 +139,9 @@ test("the pass in words: what stands beside the grid", () => {
     const told = describe({ ...training, targets }, false).find((line) => line.startsWith("Targets"));
     assert.equal(told.match(/(, …)?\.$/)[0], `${rest}.`, `${many} targets`);
   }
-  const long = describe(frame(record("n64"), 61, { cached: false }), false);
-  assert.equal(long.filter((line) => / \(\d+\) looks at /.test(line)).length, 2, "64 rows are summed up");
+  const looks = (event) => describe(frame(record("n64"), event, { cached: false }), false);
+  const told = (event) => looks(event).filter((line) => / \(\d+\) looks at /.test(line)).length;
+  assert.deepEqual([9, 10, 61].map(told), [12, 2, 2], "more than a dozen rows are summed up");
 });
 
 test("numbers, texts and templates: the same cases as in Python", () => {
