@@ -1,7 +1,4 @@
-"""The explorer shows what sampling gives, and turns with its knobs alone.
-
-Their tables stand in the notebooks' outputs, where nbval compares them.
-"""
+"""The explorer shows what sampling returns, follows its controls, and has a picture without a kernel."""
 
 from __future__ import annotations
 

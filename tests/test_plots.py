@@ -88,7 +88,7 @@ def test_special_characters_are_drawn_as_text(draw: Callable[[Trace], plots.Pict
     assert "&lt;img" in page
 
 
-def test_one_number_hits_the_first_words_of_the_recorded_replies() -> None:
+def test_one_number_matches_the_first_recorded_words() -> None:
     diary, ways = (
         load_diary_logits(),
         [*(Sampling(tau, seed=4) for tau in (1, 2, 3)), Sampling(2, top_p=0.9, seed=4)],
