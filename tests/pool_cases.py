@@ -1,4 +1,4 @@
-"""Runs of a scheduler as traces, what its books say of each step, and what Python makes of them."""
+"""Runs of a scheduler as traces, what its books say of each step, for tests/js/pool.test.mjs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from helpers.recording.engine import StepRecorder
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler
 from helpers.serve.sequence import Request
-from helpers.stepper import Pool
-from helpers.stepper.format import VIEW
 from helpers.trace import EngineTrace
 from tests.made_traces import HOSTILE
 
@@ -104,17 +102,8 @@ def trace(name: str) -> EngineTrace:
 
 
 def write_pools(folder: Path) -> None:
-    """Write what the tests in JavaScript read: traces, and what Python's view says of each step."""
-    for name in MADE:
-        pool = Pool(trace(name))
-        steps = [
-            {
-                "pages": pool.pages(n),
-                "sentence": pool.sentence(n),
-                "counts": {what: pool.count(n, what) for what in VIEW["pool"]["counts"]},
-            }
-            for n in range(0, len(pool.trace.steps), 9 if name == "many" else 1)
-        ]
-        text = {"marks": pool.marks, "stays": pool.stays(), "steps": steps}
-        message = json.dumps({"trace": json.loads(pool.data), "expected": text})
-        (folder / f"pool_{name}.json").write_text(message, encoding="utf-8")
+    """Write what the tests in JavaScript read: traces, and what the books say of each step."""
+    for name, make in MADE.items():
+        run, books = make()
+        text = json.dumps({"trace": json.loads(run.to_json()), "books": books})
+        (folder / f"pool_{name}.json").write_text(text, encoding="utf-8")

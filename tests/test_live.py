@@ -1,4 +1,4 @@
-"""Live, the Python face: its picture, its file and its errors; tests/js and tests/browser hold the rest."""
+"""Live, the Python face: its file and its errors; tests/js and tests/browser hold the rest."""
 
 from __future__ import annotations
 
@@ -13,17 +13,6 @@ from helpers.recording.diary import load_diary
 from helpers.stepper import Live
 from helpers.stepper.live import FINDER, LIVE
 from helpers.stepper.page import Section, build, file_script
-from tests.pictures import boxes, misplaced
-
-
-def test_the_picture_is_of_the_pause_and_the_drip() -> None:
-    still = Live().still()
-    assert misplaced(still.figure()) == []
-    assert "A fox slept in the park" in still.alt
-    assert "The pause: 23 tokens go in at once. The drip: 24 come out one by one" in still.numbers
-    assert "In the end the cache keeps the rows of 46 tokens." in still.numbers
-    assert len(boxes(still.figure(), "key fill")) == len(boxes(still.figure(), "value fill")) == 46
-    assert len(boxes(still.figure(), "generated")) == 23
 
 
 def test_the_head_finds_names_and_cities() -> None:

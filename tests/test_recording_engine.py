@@ -16,7 +16,6 @@ from helpers.serve.engine import Engine
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Scheduler
 from helpers.serve.sequence import Request, Sequence
-from helpers.stepper import Pool
 from helpers.trace import EngineTrace, TraceError
 from tests.machine import ROOT
 from tests.test_trace import SCHEMA
@@ -147,11 +146,6 @@ def test_a_preempted_request_may_run_in_the_same_step() -> None:
     (a, b) = second.running
     assert (b.found, b.start, b.stop) == (2, 2, 3)
     assert b.table[:2] == a.table[:2] == [0, 1]
-    assert [(stay["request"], stay["back"]) for stay in Pool(recorder.trace).stays()] == [
-        (0, False),
-        (1, True),
-        (1, False),
-    ]
 
 
 def test_the_recorder_detaches_after_any_error() -> None:

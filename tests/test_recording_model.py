@@ -126,7 +126,7 @@ def test_recording_does_not_change_the_model() -> None:
     assert (trace.model.name, len(trace.sequences[0].tokens)) == ("model", 5 + 8)
     assert torch.equal(model(torch.tensor([PROMPT])).detach(), before)
     assert not any(module._forward_hooks for module in model.modules())
-    assert "<table" in Stepper(trace).still().numbers
+    assert Stepper(trace).data == trace.to_json()
 
 
 def test_the_stored_diary_is_the_shipped_models_run() -> None:
@@ -157,7 +157,6 @@ def test_both_forms_of_latent_attention_give_equal_traces() -> None:
     shapes = [trace.runs[0].passes[0].shapes[0]["k"] for trace in (expanded, absorbed)]
     assert shapes == [[1, 6, 8, 12], [1, 1, 8, 9]]
     assert expanded.model.scale == 12**-0.5
-    assert "<table" in Stepper(absorbed).still().numbers
 
 
 def test_a_token_without_a_text_shows_its_id() -> None:

@@ -42,7 +42,7 @@ SPOILT: dict[str, Spoil] = {
     "state": lambda book: book.metadata.update(widgets=STATE),
     "stderr": with_outputs(output("stream", name="stderr", text="careful")),
     "pieces": with_outputs(output("stream", text="1 of 2"), output("stream", text="2 of 2")),
-    "large": with_outputs(output("display_data", {"image/png": "A" * 80_001})),
+    "large": with_outputs(output("display_data", {"image/png": "A" * 140_001})),
     "error": with_outputs(output("error", ename="E", evalue="", traceback=[])),
     "timing": lambda book: book.cells[1].metadata.update(execution={"iopub.execute_input": "2026"}),
     "bootstrap": lambda book: book.cells[1].update(source=bootstrap() + "  # changed"),

@@ -12,7 +12,6 @@ from helpers.cost.layers import cache_nbytes, nbytes_of, users_that_fit
 from helpers.cost.models import CARDS, MODELS, PublishedModel
 from helpers.cost.roofline import Limits
 from helpers.cost.step import step_time
-from helpers.stepper import StepTime
 from helpers.stepper.machines import OURS, TWO_CORES, machines
 
 KNOWN = MODELS | {OURS.name: OURS}
@@ -23,18 +22,6 @@ ARGUMENTS: list[dict[str, Any]] = [
     {"weight_bits": 4, "kv_bits": 8, "overlap": True, "logits": None},
     {"bandwidth_reached": 0.62, "compute_reached": 0.41, "launch": 2e-4, "cards": 16, "collective": 2e-5},
     {"cards": 1, "collective": 1e-3, "logits": None},
-]
-
-CASES: list[dict[str, Any]] = [
-    {},
-    {"users": 1, "tokens": 99},
-    {"users": 512, "overlap": True, "cards": 2, "collective": 12.5e-6},
-    {"model": "gpt-oss-120b", "card": "MI300X", "new_tokens": 5, "weight_bits": 4, "kv_bits": 8},
-    {"model": "DeepSeek-V3", "card": "RTX 4090", "users": 1, "new_tokens": 4, "bandwidth_reached": 0.62},
-    {"model": "Qwen3.5-27B", "tokens": 200_000, "users": 40, "compute_reached": 0.405, "weight_bits": 32},
-    {"model": "SmolLM2-135M", "card": "B200", "tokens": 1, "users": 5000},
-    {"model": "Llama-3.1-405B", "tokens": 1_000_000, "users": 10_000},
-    {"tokens": 10, "users": 300, "new_tokens": 5, "compute_reached": 0.5},
 ]
 
 
@@ -67,9 +54,5 @@ def write_work(folder: Path) -> None:
             weights = nbytes_of(one.n_parameters, bits / 8)
             fits.append([bits, cards, users_that_fit(cards * on.memory_nbytes, weights, user)])
         prompts.append([one.name, card, n, fits, until])
-    said = [
-        [view.options["case"], view.answer, view.room, view.left]
-        for view in (StepTime(**case) for case in CASES)
-    ]
-    text = json.dumps({**offered, "cases": cases, "prompts": prompts, "said": said})
+    text = json.dumps({**offered, "cases": cases, "prompts": prompts})
     (folder / "work.json").write_text(text, encoding="utf-8")

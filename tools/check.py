@@ -51,8 +51,8 @@ def faults(path: Path, root: Path = ROOT) -> Iterator[str]:
         yield "printed text in several pieces, as of a progress bar (GitHub shows a line for each)"
     yield from bad_outputs(book)
     shown = [output.get("data", {}) for cell in cells for output in cell.outputs]
-    if any(len(data.get("image/png", "")) > 80_000 for data in shown):  # of base64
-        yield "a picture of more than 60 kB"
+    if any(len(data.get("image/png", "")) > 140_000 for data in shown):  # of base64
+        yield "a picture of more than 105 kB"
     if "widgets" in book.metadata:
         yield "the state of widgets in its metadata"
     if [cell for cell in book.cells if "execution" in cell.metadata]:

@@ -5,6 +5,7 @@
 
 Whatever depends on the run and not on the code is removed (state and ids of widgets, timings, the version of
 Python), so that a second run changes nothing. A notebook that raises or writes to stderr is left unchanged.
+Pictures of live views, `helpers/stepper/stills/`, are taken with Chromium where data or words have changed.
 """
 
 from __future__ import annotations
@@ -64,13 +65,22 @@ def settle(book: NotebookNode) -> None:
                 view["model_id"] = f"{next(numbers):032x}"
 
 
-def run(path: Path) -> list[str]:
-    """Run one notebook and write it, or leave the file unchanged and return the errors."""
+def run(path: Path, anew: bool = False) -> list[str]:
+    """Run one notebook and write it, or leave the file unchanged and return the errors.
+
+    A view whose picture has just been taken shows it in a second run; `anew`: take those of all views.
+    """
+    from tools import stills  # not at the top: whoever imports this module may have no playwright
+
     book = nbformat.read(path, as_version=4)
     try:
-        execute(book, path.parent)
+        execute(book, path.parent, keep_widgets=True)
+        if any(stills.views(book)) and stills.refresh(book, anew):
+            execute(book, path.parent)
     except CellExecutionError as error:
         return [strip_ansi(str(error))]
+    except FileNotFoundError as error:
+        return [str(error)]
     settle(book)
     if errors := list(bad_outputs(book)):
         return errors
@@ -89,16 +99,20 @@ def pick(names: list[str]) -> list[Path]:
 
 
 def main() -> None:
+    from tools import stills
+
     arguments = parser(__doc__)
     arguments.add_argument("names", nargs="*", help="beginnings of file names (default: all)")
-    failed = False
-    for path in pick(arguments.parse_args().names):
+    arguments.add_argument("--anew", action="store_true", help="take the picture of each view again")
+    chosen, failed = arguments.parse_args(), False
+    for path in pick(chosen.names):
         start = time.monotonic()
-        errors = run(path)
+        errors = run(path, chosen.anew)
         print(
             f"{path.name}: {time.monotonic() - start:.1f} s, {path.stat().st_size / 1000:.0f} kB", flush=True
         )
         for error in errors:
             print(f"  {error}; the file is unchanged", flush=True)
         failed = failed or bool(errors)
+    stills.remove_unused(nbformat.read(path, as_version=4) for path in pick([]))
     sys.exit(failed)

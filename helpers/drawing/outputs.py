@@ -28,11 +28,11 @@ def static_output(static_html: str) -> str:
     return f'{_STYLE}<div class="{STATIC}">{static_html}</div>'
 
 
-def show(png: bytes, about: dict[str, Any], static_html: str, widget: Any, text: str) -> None:
+def show(png: bytes | None, about: dict[str, Any], static_html: str, widget: Any, text: str) -> None:
     """Emit the three outputs of a cell.
 
     Args:
-        png: the picture.
+        png: the picture, if there is one.
         about: the picture's metadata, by MIME type: its width and its text alternative.
         static_html: what readers without a kernel see under it; plain HTML, already escaped.
         widget: the live form, of ipywidgets or anywidget.
@@ -41,7 +41,8 @@ def show(png: bytes, about: dict[str, Any], static_html: str, widget: Any, text:
     from IPython.display import display
 
     widget.add_class(LIVE)
-    display({"image/png": png, "text/plain": text}, metadata=about, raw=True)
+    picture = {"image/png": png} if png else {}
+    display({**picture, "text/plain": text}, metadata=about, raw=True)
     display({"text/html": static_output(static_html), "text/plain": " "}, raw=True)
     view: dict[str, Any] = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
     display({"application/vnd.jupyter.widget-view+json": view, "text/html": " ", "text/plain": " "}, raw=True)

@@ -16,7 +16,7 @@ from helpers.stepper import script
 from helpers.stepper.format import HERE, VIEW
 
 if TYPE_CHECKING:
-    from helpers.drawing.still import Still
+    from helpers.stepper.still import Still
 
 ADDRESS = re.compile(r"https://[^\s<>&\"']+[\w/]")
 
@@ -36,7 +36,8 @@ class Viewed(Protocol):
     @property
     def options(self) -> dict[str, Any]: ...
 
-    def still(self) -> Still: ...
+    @property
+    def still(self) -> Still | None: ...
 
 
 def _paragraphs(texts: str | Iterable[str]) -> str:
@@ -92,9 +93,8 @@ def _section(section: Section, n: int) -> str:
     moments = f'<p class="moments">{jumps}</p>\n' if jumps else ""
     name = f' id="{escape(section.name)}"' if section.name else ""
     view = section.view
-    shown = (
-        f'<div class="view" id="view{n}"></div>\n<noscript>{view.still().html()}</noscript>' if view else ""
-    )
+    still = view and (view.still.html() if view.still else f"<p>{escape(repr(view))}</p>")
+    shown = f'<div class="view" id="view{n}"></div>\n<noscript>{still}</noscript>' if view else ""
     return f"<section{name}>\n{heading}{before}\n{section.body}{shown}\n{moments}{after}\n{links}</section>"
 
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from helpers.drawing.still import Still
-from helpers.stepper import board
 from helpers.stepper.format import fill
 from helpers.stepper.machines import machines
-from helpers.stepper.moment import Moment, chosen
 from helpers.stepper.view import View, one_of
 from helpers.trace import Trace
 
@@ -70,16 +67,6 @@ class Stepper(View):
         run = self.trace.runs[0]
         at_training = run.passes[self.start].phase == "training"
         return len(run.passes if at_training else run.steps)
-
-    def still(self) -> Still:
-        """Return pictures of prefill and of a step with the cache and without, with their numbers.
-
-        Of the lab: of training, prefill and a step with the cache.
-        """
-        lab = self.face == "lab"
-        shown = chosen(self.trace, self.start, lab)
-        moments = [Moment(self.trace, run, index, self.layer, self.head) for run, index in shown]
-        return board.still(moments, lab)
 
     def __repr__(self) -> str:
         tokens = len(self.trace.sequences[0].tokens)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import cache, cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from helpers.drawing.still import Still
+from helpers.drawing import outputs
 from helpers.stepper import page, script
 from helpers.stepper.format import VIEW
+from helpers.stepper.still import Still, name_of
 
 if TYPE_CHECKING:
     from anywidget import AnyWidget
@@ -39,9 +41,14 @@ class View(ABC):
     def options(self) -> dict[str, Any]:
         """Its initial state."""
 
-    @abstractmethod
-    def still(self) -> Still:
-        """Return what readers see where nothing runs."""
+    @property
+    def still(self) -> Still | None:
+        """What readers see where nothing runs, if it was taken of this data."""
+        return Still.load(name_of(self.data, page.options(self), self._bytes))
+
+    @property
+    def _bytes(self) -> bytes:
+        return self.file.read_bytes() if self.file else b""
 
     @property
     def invitation(self) -> str:
@@ -51,8 +58,7 @@ class View(ABC):
     @cached_property
     def widget(self) -> AnyWidget:
         """The live form, made on first use."""
-        file = self.file.read_bytes() if self.file else b""
-        return _widget_class()(data=self.data, options=page.options(self), file=file)
+        return _widget_class()(data=self.data, options=page.options(self), file=self._bytes)
 
     def save_html(self, path: str | Path) -> None:
         """Write the view as a page that needs no network and no kernel; its address holds its state.
@@ -64,7 +70,12 @@ class View(ABC):
         Path(path).write_text(text, encoding="utf-8")
 
     def _ipython_display_(self) -> None:
-        self.still().show(self.widget, repr(self), self.invitation)
+        still, asked = self.still, f"<p>{escape(self.invitation)}</p>"
+        if still:
+            about = {"image/png": {"width": still.width, "alt": still.alt}}
+            outputs.show(still.png, about, still.beneath() + asked, self.widget, repr(self))
+        else:
+            outputs.show(None, {}, asked, self.widget, repr(self))
 
 
 @cache

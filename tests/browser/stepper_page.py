@@ -13,10 +13,11 @@ import pytest
 from playwright.sync_api import Page
 
 from helpers.drawing.palette import THEMES
-from helpers.stepper.format import number, percent
+from helpers.stepper.format import percent
 from helpers.trace import Trace
 from tests.machine import ROOT, find_node, lacking
 from tests.made_traces import Look
+from tests.written import number
 
 SIGNS = {"now": "●", "earlier": "○", "masked": "×", "coming": "-"}
 DENSE = 25  # columns from which the board is a canvas

@@ -11,10 +11,10 @@ from playwright.sync_api import Page, expect
 
 from helpers import corpus
 from helpers.stepper import Live
-from helpers.stepper.format import unit
 from helpers.stepper.live import PROMPT
 from helpers.stepper.page import Section, build, file_script
 from tests.browser.conftest import Show
+from tests.written import unit
 
 pytestmark = pytest.mark.browser
 PHONE = {"width": 360, "height": 740}

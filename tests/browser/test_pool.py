@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from helpers.stepper import Pool
 from helpers.stepper.format import VIEW
 from tests.browser.conftest import Show
-from tests.pool_cases import trace
+from tests.pool_cases import MADE, trace
 
 pytestmark = pytest.mark.browser
 POOL = VIEW["pool"]
@@ -50,36 +50,40 @@ def pool(show: Show) -> Show:
     return opened
 
 
-def expected(view: Pool, n: int) -> dict[str, Any]:
-    """What a step has to show."""
-    pages, counts = view.pages(n), {what: view.count(n, what) for what in POOL["counts"]}
-    most = {"used": len(pages), "run": view.trace.budget}
-    states = {
-        (True, False): "findable",
-        (False, False): "free",
+def expected(name: str, n: int) -> dict[str, Any]:
+    """What a step has to show, by the scheduler's books."""
+    run, books = MADE[name]()
+    step, book, until = run.steps[n], books[n], [one["counts"] for one in books[: n + 1]]
+    holder = {
+        page: share.request for one in run.steps[: n + 1] for share in one.running for page in share.table
     }
+    most = {"used": run.n_pages, "run": run.budget}
+    pages = []
+    for number, filled in enumerate(book["filled"]):
+        owners = [share.request for share in step.running if number in share.table]
+        findable = number in book["findable"]
+        letters = owners or ([holder[number]] if findable else [])
+        rows = run.page_size if findable else filled
+        pages.append(
+            {
+                "letters": "".join(chr(65 + one) for one in letters),
+                "state": "owned" if owners else "findable" if findable else "free",
+                "filled": pytest.approx(100 * rows / run.page_size, abs=0.01),
+            }
+        )
+    sums = {what: sum(one[what] for one in until) for what in ("run", "found")}
+    tops = {what: max(one[what] for one in until) for what in POOL["counts"]}
     return {
         "step": n + 1,
-        "sentence": view.sentence(n),
-        "spoken": f"step {n + 1} of {len(view.trace.steps)}",
+        "spoken": f"step {n + 1} of {len(run.steps)}",
         "counts": [
-            f"{now} of {most[what]}" if most.get(what) else f"{now:,}" for what, (now, _) in counts.items()
+            f"{until[n][what]} of {most[what]}" if most.get(what) else f"{until[n][what]:,}"
+            for what in POOL["counts"]
         ],
         "soFar": [
-            f"{all_:,} so far" if what in ("run", "found") else f"at most {all_:,}"
-            for what, (_, all_) in counts.items()
+            f"{sums[what]:,} so far" if what in sums else f"at most {tops[what]:,}" for what in POOL["counts"]
         ],
-        "pages": [
-            {
-                "letters": view.owners(page),
-                "state": "owned" if page["owners"] else states[page["findable"], False],
-                "filled": pytest.approx(100 * page["filled"] / view.trace.page_size, abs=0.01)
-                if page["owners"] or page["findable"]
-                else 0,
-                "taken": page["taken"],
-            }
-            for page in pages
-        ],
+        "pages": pages,
     }
 
 
@@ -91,11 +95,13 @@ def test_every_step_is_the_traces(pool: Show, name: str) -> None:
     first = shown = page.evaluate(READ)
     for n, step in enumerate(view.trace.steps):
         shown = page.evaluate(READ)
-        want = expected(view, n)
-        assert {key: shown[key] for key in want} == want
+        want = expected(name, n)
+        pages = [{key: page[key] for key in ("letters", "state", "filled")} for page in shown["pages"]]
+        assert {key: shown[key] for key in want} | {"pages": pages} == want
+        assert shown["sentence"].startswith(f"Step {n + 1}: ")
         assert shown["slider"] == n
         assert shown["height"] == first["height"], "nothing moves but what runs"
-        waiting = [view.marks[one] for one in step.waiting]
+        waiting = [chr(65 + one) for one in step.waiting]
         assert [chip.removeprefix("↩") for chip in shown["waiting"]] == waiting[: len(shown["waiting"])]
         assert shown["now"] == pytest.approx(n / len(view.trace.steps), abs=0.01)
         page.keyboard.press("ArrowRight")

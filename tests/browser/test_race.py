@@ -13,10 +13,11 @@ from playwright.sync_api import Page, expect
 from helpers.drawing.palette import THEMES
 from helpers.recording.diary import load_diary
 from helpers.stepper import Race
-from helpers.stepper.format import VIEW, clipped
+from helpers.stepper.format import VIEW
 from helpers.trace import Pass, Run, Trace
 from tests.browser.conftest import Show
 from tests.made_traces import HOSTILE, record_toy
+from tests.written import clipped
 
 pytestmark = pytest.mark.browser
 
@@ -92,8 +93,7 @@ def blocks(step: Pass) -> list[list[Any]]:
 def test_every_moment_is_the_traces(race: Show, name: str) -> None:
     """By the arrow key from pass to pass: counters, words and bars of both lanes."""
     trace = RACED[name]()
-    both = Race(trace)
-    runs = [both.cached, both.plain]
+    runs = trace.runs
     ends = [list(accumulate(run.per_step("positions"))) for run in runs]
     moments = sorted({0, *ends[0], *ends[1]})
     page = race(trace)

@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 
 from helpers.stepper import StepTime
 from tests.browser.conftest import page_of
+from tests.written import unit
 
 pytestmark = pytest.mark.browser
 LLAMA = {
@@ -27,10 +28,12 @@ LLAMA = {
 
 
 def says(page: Page, **case: Any) -> None:
-    """Hold the spoken sentence and the room to Python's."""
+    """Hold the spoken sentence to Python's numbers."""
     view = StepTime(**case)
-    expect(page.locator(".wid-sentence")).to_have_text(view.answer)
-    expect(page.locator(".wid-panel")).to_contain_text(view.room[1])
+    expect(page.locator(".wid-sentence")).to_contain_text(f" {unit(view.step.total, 's')}:")
+    expect(page.locator(".wid-sentence")).to_contain_text(f"It is {view.step.bound}")
+    if view.chosen["users"] > 1:
+        expect(page.locator(".wid-sentence")).to_contain_text(f"each of {view.chosen['users']:,} users")
 
 
 @pytest.fixture

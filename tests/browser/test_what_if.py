@@ -9,10 +9,11 @@ from playwright.sync_api import Locator, Page, expect
 
 from helpers.drawing.palette import THEMES
 from helpers.stepper import WhatIf
-from helpers.stepper.format import VIEW, number, percent
+from helpers.stepper.format import VIEW, percent
 from tests.browser.conftest import Show, page_of
 from tests.made_traces import HOSTILE
 from tests.toy_cases import WORDS, run
+from tests.written import number
 
 pytestmark = pytest.mark.browser
 PROMPT = list(zip(WORDS, [10.0, 20, 1, 5, 14], strict=True))

@@ -1,29 +1,110 @@
-// The pool at every step, held against what Python says of the same traces; tests/test_pool.py holds that to the books.
+// The pool at every step, held against the books of the scheduler that ran.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as pools from "../../helpers/stepper/js/pool.ts";
 import { load } from "./traces.mjs";
 
 const NAMES = ["six", "chunks", "idle", "numbers", "hostile", "many"];
+const EMPTY = { steps: [], n_pages: 3, page_size: 2 };
 const WIDTHS = [262, 360, 940, 1164];
 
 for (const name of NAMES)
-  test(`${name}: each step as Python has it`, () => {
-    const { trace, expected } = load(`pool_${name}`);
+  test(`${name}: each step is as the scheduler has it in its books`, () => {
+    const { trace, books } = load(`pool_${name}`);
     const pool = pools.poolOf(trace);
-    assert.deepEqual(pool.marks, expected.marks);
-    assert.deepEqual(pool.stays, expected.stays);
-    const every = Math.ceil(trace.steps.length / expected.steps.length);
-    expected.steps.forEach((want, i) => {
-      const n = i * every;
-      assert.deepEqual(pools.momentAt(pool, n).pages, want.pages);
-      assert.equal(pools.poolSentence(pool, n), want.sentence);
-      for (const [what, [now, soFar]] of Object.entries(want.counts)) {
-        const counted = pools.countAt(pool, n, what);
-        assert.deepEqual([counted.now, counted.soFar], [now, soFar]);
+    const size = trace.page_size;
+    const sums = { run: 0, found: 0 };
+    let used = 0;
+    let had = new Set();
+    assert.equal(trace.steps.length, books.length);
+    books.forEach((book, n) => {
+      const { pages } = pools.momentAt(pool, n);
+      assert.deepEqual(
+        pages.map(({ owners }) => owners.length),
+        book.owners,
+      );
+      assert.deepEqual(pool.counts[n], book.counts);
+      pages.forEach((page, i) => page.findable || assert.equal(page.filled, book.filled[i]));
+      const found = pages.flatMap(({ findable, holder, place }, i) =>
+        findable ? [[i, trace.requests[holder].tokens.slice(place * size, (place + 1) * size)]] : [],
+      );
+      assert.deepEqual(Object.fromEntries(found), book.findable, "the text that can be found is shown");
+      const owned = new Set([...pages.keys()].filter((i) => pages[i].owners.length));
+      for (const i of [...owned].filter((i) => !had.has(i))) {
+        const { place, taken } = pages[i];
+        const old = trace.steps[n].running.some(
+          ({ table, found }) => table[place] === i && place < Math.floor(found / size),
+        );
+        assert.equal(taken, !old);
       }
+      had = owned;
+      used = Math.max(used, book.counts.used);
+      for (const what of ["run", "found"]) sums[what] += book.counts[what];
+      for (const [what, soFar] of Object.entries({ ...sums, used }))
+        assert.deepEqual(pools.countAt(pool, n, what).soFar, soFar);
     });
   });
+
+test("the bands are the steps: each share lies in one block, and who was preempted runs again", () => {
+  const met = new Set();
+  const sorted = (rows) => rows.map(String).sort();
+  for (const name of NAMES) {
+    const { steps, requests, stays } = pools.poolOf(load(`pool_${name}`).trace);
+    const cells = stays.flatMap(({ slot, request, blocks }) =>
+      blocks.flatMap(({ kind, from, to }) =>
+        [...Array(to - from).keys()].map((i) => ({ n: from + i, slot, request, kind })),
+      ),
+    );
+    const shares = steps.flatMap(({ running }, n) => running.map((one) => [n, one.slot, one.request]));
+    assert.deepEqual(sorted(cells.map(({ n, slot, request }) => [n, slot, request])), sorted(shares));
+    const back = stays.filter((stay) => stay.back).map(({ to, request }) => [to, request]);
+    assert.deepEqual(
+      sorted(back),
+      sorted(steps.flatMap(({ preempted }, n) => preempted.map((one) => [n, one]))),
+    );
+    const ran = new Map();
+    for (const { n, request, kind } of cells.sort((a, b) => a.n - b.n)) {
+      const { start, stop } = steps[n].running.find((one) => one.request === request);
+      const before = ran.get(request) ?? 0;
+      const prompt = start < requests[request].prompt ? "prompt" : "fresh";
+      assert.equal(kind, start === stop ? "idle" : start < before ? "again" : prompt);
+      ran.set(request, Math.max(before, stop));
+      met.add(kind);
+    }
+  }
+  assert.deepEqual([...met].sort(), ["again", "fresh", "idle", "prompt"]);
+});
+
+test("what is said of a step", () => {
+  const said = (name, n, paged = true) =>
+    pools.poolSentence(pools.poolOf(load(`pool_${name}`).trace), n, paged);
+  assert.deepEqual(
+    [0, 1, 11, 19].map((n) => said("six", n)),
+    [
+      "Step 1: A runs; 6 of 12 pages in use.",
+      "Step 2: A, B run; 10 of 12 pages in use, 2 shared. B begins in pages that were there: 8 tokens used again.",
+      "Step 12: B, C run; D, E, F wait; 11 of 12 pages in use. D was preempted: no page was free. Then B leaves.",
+      "Step 20: F runs; 3 of 12 pages in use. Then F leaves.",
+    ],
+  );
+  assert.match(said("six", 1, false), /^Step 2: A, B run\. B begins/);
+  assert.match(said("idle", 2), /B runs nothing/);
+  assert.match(said("many", 9), / and 2 more run;/);
+});
+
+test("letters are short and all different", () => {
+  const marks = (ids) => pools.poolOf({ ...EMPTY, requests: ids.map((id) => ({ id })) }).marks;
+  assert.deepEqual(marks(["A", "b2"]), ["A", "b2"]);
+  for (const ids of [
+    ["A", "A"],
+    ["A", "12"],
+    ["A", "long"],
+  ])
+    assert.deepEqual(marks(ids), ["A", "B"]);
+  const many = marks([...Array(64).keys()].map(String));
+  assert.equal(new Set(many).size, 64);
+  assert.deepEqual([...new Set(many.map(({ length }) => length))].sort(), [1, 2]);
+});
 
 test("who is pointed at lights up, in the order of the text", () => {
   const pool = pools.poolOf(load("pool_six").trace);

@@ -17,8 +17,8 @@ const VIEWS: Record<string, any> = {
 };
 
 /**
- * Returns the function that takes the view away again, and one that tells the address of what it shows. `file` gets
- * what a view runs, such as a model's weights, where it runs something.
+ * Returns the function that takes the view away again, and those that tell the address of what it shows, say what
+ * its picture shows, and go there. `file` gets what a view runs, such as a model's weights, where it runs something.
  */
 export function mountView(
   el: Element,
@@ -27,5 +27,10 @@ export function mountView(
   file?: () => Promise<ArrayBuffer>,
 ) {
   const view = new VIEWS[options.view](el, data, options, file);
-  return Object.assign(() => view.destroy(), { address: () => view.address() });
+  return Object.assign(() => view.destroy(), {
+    address: () => view.address(),
+    stills: () => view.stills(),
+    goTo: (values: Record<string, string | number>) =>
+      view.goTo(new Map(Object.entries(values).map(([name, x]) => [name, String(x)]))),
+  });
 }

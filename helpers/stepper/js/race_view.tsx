@@ -58,6 +58,11 @@ export class RaceView extends View {
     return t >= 0 && t <= this.race.clock ? [] : ["race"];
   }
 
+  /** The moment when the run with the cache is done. */
+  stills() {
+    return [{ race: this.race.lanes[0].end }];
+  }
+
   /** Tokens as running text; those from `out` on have yet to come. */
   words(indices: number[], out = Infinity) {
     return indices.map((index, n) => {

@@ -154,6 +154,21 @@ export class StepperView extends Played {
     return wrong;
   }
 
+  /** Prefill, a step with the cache and, in the story, without it; before them training, where it begins there. */
+  stills() {
+    const { record, view } = this;
+    const { events, keeps } = runOf(record, record.withCache !== null);
+    const first = events.findIndex((one) => one.counted);
+    const told = (event: number, cached = keeps) => ({
+      pass: event + 1,
+      cache: cached ? "on" : "off",
+    });
+    const shown =
+      this.inLab || view.event < first ? [...events.keys()].slice(0, first + 2) : [first, first + 1];
+    const plain = keeps && record.withoutCache && !this.inLab ? [told(first + 1, false)] : [];
+    return [...shown.map((event) => told(event)), ...plain].filter(({ pass }) => pass <= events.length);
+  }
+
   /** Whether the lab's numbers stand beside the board. */
   get besideBoard() {
     return this.inLab && this.width >= BESIDE[2];

@@ -69,6 +69,11 @@ export class View {
     return [];
   }
 
+  /** What a picture of it shows, one under the other: values that `goTo` takes. */
+  stills(): Record<string, string | number>[] {
+    return [{}];
+  }
+
   keyAction(_event: KeyboardEvent & { target: any }): (() => void) | null | undefined {
     return null;
   }

@@ -110,6 +110,11 @@ export class LiveView extends View {
     };
   }
 
+  /** A run of the text that is shown first. */
+  stills() {
+    return [{ run: RUNS[0] }];
+  }
+
   goTo(values: Map<string, string>) {
     const { text, seed } = this.options;
     const told = values.get("seed") ?? String(seed);

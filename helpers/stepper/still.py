@@ -1,0 +1,79 @@
+"""The still of a live view: its picture and what it says, kept under its data, for where nothing runs.
+
+`python -m tools notebooks` takes them with Chromium; whoever reads or runs a notebook needs none.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from helpers.stepper.format import HERE
+
+FOLDER = HERE / "stills"
+
+
+def _rounded(value: Any) -> Any:
+    """JSON with six digits of each number: the last ones differ from machine to machine."""
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [*map(_rounded, value)]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def name_of(data: str, options: dict[str, Any], file: bytes = b"") -> str:
+    """The name of a view's still, by all that it shows: of the models and cards on offer, the chosen ones."""
+    made, told = json.loads(data), json.loads(json.dumps(options))
+    for unseen in ("machines", "published"):
+        told.pop(unseen, None)
+    for names, name in (("models", "model"), ("cards", "card")):
+        if names in made:
+            made[names] = [one for one in made[names] if one["name"] == told["case"][name]]
+    text = json.dumps(_rounded([made, told]), sort_keys=True)
+    return hashlib.sha256(text.encode() + file).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Still:
+    """A view that does not move."""
+
+    data: str  # of the view, as its options: a test asks it again what it says
+    options: dict[str, Any]
+    alt: str  # what the view is called
+    width: int  # CSS px
+    words: list[str]  # the sentences that it says
+    seen: list[str]  # what the picture shows, as text
+    png: bytes
+
+    @classmethod
+    def load(cls, name: str) -> Still | None:
+        """Return the one of this name, if there is one."""
+        path = FOLDER / f"{name}.json"
+        if not path.exists():
+            return None
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return cls(**kept, png=path.with_suffix(".png").read_bytes())
+
+    def save(self, name: str) -> None:
+        """Write the picture, and all else beside it as JSON."""
+        FOLDER.mkdir(exist_ok=True)
+        (FOLDER / f"{name}.png").write_bytes(self.png)
+        kept = {name: value for name, value in vars(self).items() if name != "png"}
+        text = json.dumps(kept, indent=1, ensure_ascii=False)
+        (FOLDER / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
+
+    def beneath(self) -> str:
+        """Return what stands under the picture, as HTML."""
+        words = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.words)
+        fold = f"<summary>The picture in words</summary>{'<br>'.join(map(html.escape, self.seen))}"
+        return f'{words}<details style="font-size:90%">{fold}</details>'
+
+    def html(self) -> str:
+        """Return picture and words, for a page of its own."""
+        source = f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
+        return f'<img alt="{html.escape(self.alt)}" width="{self.width}" src="{source}">{self.beneath()}'

@@ -1,0 +1,175 @@
+"""Stills of the live views in a notebook: the picture of each, and what it says, taken with Chromium."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nbformat import NotebookNode
+from PIL import Image
+from playwright.sync_api import Browser, Page
+
+from helpers.stepper import Live, script
+from helpers.stepper.page import data_text
+from helpers.stepper.still import FOLDER, Still, name_of
+from tools.chromium import find_chromium
+from tools.pictures import chromium
+
+WIDTH = 424  # CSS px: in the 360 that a phone leaves for a picture, the smallest letters are still 11 high
+SHARPNESS, GAP = 2, 8
+COLOURS = 128
+STATE = "application/vnd.jupyter.widget-state+json"
+READY = {"live": ".wid-acts"}  # what is there when a view that works for some time is done
+# What is to be pressed has no place in a picture, and the view's sentences stand under it as text.
+PICTURED = """
+body { margin: 0; padding: 0; max-width: none; background: none; }
+.wid-view { margin: 0 !important; }
+.wid-view :is(.wid-controls, .wid-top, .wid-more:not([open]), .wid-paste, .wid-say, .wid-sentence,
+.wid-readout, .wid-panel > p, .wid-further, .wid-edit, .wid-who, .wid-acts, .wid-own, .wid-drawer-name,
+.wid-sizes),
+.wid-stepper > :not(.wid-rail, :has(.wid-recorded)), .wid-lab > :not(.wid-recorded), .wid-foot,
+.wid-below > :not(.wid-nextbox), .more .wid-legend { display: none !important; }
+"""
+# The sentences, as text; what else is in sight, a line for each block; of what is pressed, what it is set to.
+TOLD = """(view) => {
+  const plain = (text) => text.replace(/[\\u2066-\\u2069\\u200b]/g, "").replace(/\\s+/g, " ").trim();
+  const all = (selector) => [...view.querySelectorAll(selector)].map((one) => plain(one.textContent));
+  const read = (node) => {
+    if (node.nodeType === Node.TEXT_NODE) return node.data;
+    const style = node.nodeType === Node.ELEMENT_NODE && getComputedStyle(node);
+    if (!style || style.display === "none" || style.visibility === "hidden") return "";
+    if (node.type === "range" || node.matches(".wid-unseen")) return "";
+    if (node.tagName === "SELECT") return ` ${node.selectedOptions[0].text} `;
+    if (node.ariaPressed === "false") return "";
+    if (node.tagName === "INPUT") return ` ${node.value} `;
+    const text = [...node.childNodes].map(read).join("");
+    const line = /^(P|TR|LI|H3|LABEL|SECTION|DIV)$/.test(node.tagName);
+    return style.display === "inline" && node.tagName !== "B" ? text : line ? `\\n${text}\\n` : ` ${text} `;
+  };
+  const words = all(view.matches(".wid-stepper") ? ".wid-recorded .wid-sentence"
+    : ".wid-sentence, .wid-panel > p, .wid-drawer-name, .wid-sizes");
+  const unseen = all("div.wid-unseen p");
+  const seen = read(view).split("\\n").map(plain).filter((line) => line);
+  return { alt: view.ariaLabel.split(". ")[0], words, seen: unseen.length ? unseen : seen };
+}"""
+
+
+def views(book: NotebookNode) -> Iterator[tuple[str, dict[str, Any], bytes]]:
+    """Yield data, options and file of each view in a notebook that has just run with its widgets kept."""
+    kept = book.metadata.get("widgets", {}).get(STATE, {}).get("state", {})
+    for one in kept.values():
+        if "view" in (options := one["state"].get("options", {})):
+            yield one["state"]["data"], options, file_of(options)
+
+
+def refresh(book: NotebookNode, anew: bool) -> bool:
+    """Take the stills of a notebook's views that are missing or say something else; return whether any was.
+
+    `anew`: of all views, as after a change of their look.
+
+    Raises:
+        FileNotFoundError: one is missing, and so is Chromium.
+    """
+    shown = {name_of(*one): one for one in views(book)}
+    kept = {name: Still.load(name) for name in shown}
+    if not find_chromium():
+        if None in kept.values():
+            raise FileNotFoundError("a view has no picture yet, and there is no Chromium to take one")
+        return False
+    taken = False
+    with chromium() as browser:
+        for name, (data, options, _) in shown.items():
+            old = kept[name]
+            if anew or not old or take(browser, data, options, pictured=False).words != old.words:
+                new = take(browser, data, options)
+                for path in FOLDER.glob("*.png"):  # the same under the name that its data had before
+                    if path.read_bytes() == new.png:
+                        remove(path)
+                new.save(name)
+                taken = True
+            elif (data, options) != (old.data, old.options):  # what else is on offer there has changed
+                replace(old, data=data, options=options).save(name)
+    return taken
+
+
+def remove_unused(books: Iterable[NotebookNode]) -> None:
+    """Remove the stills that are in no notebook."""
+    outputs = [out for book in books for cell in book.cells for out in cell.get("outputs", [])]
+    shown = {
+        base64.b64decode(out["data"]["image/png"]) for out in outputs if "image/png" in out.get("data", {})
+    }
+    for path in FOLDER.glob("*.png"):
+        if path.read_bytes() not in shown:
+            remove(path)
+
+
+def remove(png: Path) -> None:
+    """Remove a still."""
+    png.unlink()
+    png.with_suffix(".json").unlink()
+
+
+def file_of(options: dict[str, Any]) -> bytes:
+    """What a view runs, such as a model's weights."""
+    return Live.file.read_bytes() if "file" in options else b""
+
+
+def opened(browser: Browser, folder: Path, data: str, options: dict[str, Any]) -> Page:
+    """A view on a page of its own, light and at rest, in the width of a picture."""
+    path, file = folder / "page.html", base64.b64encode(file_of(options)).decode()
+    bytes_of = f'Uint8Array.from(atob("{file}"), (one) => one.charCodeAt(0)).buffer'
+    mount = f"mountView(document.body, {data}, {json.dumps(options)}, async () => {bytes_of})"
+    code = f"{script.bundle()}\nconst view = {{ ...{data_text(mount)} }};"
+    style = f"<style>{script.stylesheet()}{PICTURED}</style>"
+    path.write_text(f'<!doctype html><meta charset="utf-8">{style}<body><script>{code}</script>', "utf-8")
+    found = browser.new_page(
+        viewport={"width": WIDTH, "height": 900},
+        device_scale_factor=SHARPNESS,
+        color_scheme="light",
+        reduced_motion="reduce",
+    )
+    found.goto(path.as_uri())
+    return found
+
+
+def take(browser: Browser, data: str, options: dict[str, Any], pictured: bool = True) -> Still:
+    """Return a view's still; `pictured`: with its picture, which takes the most time."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        closing(opened(browser, Path(folder), data, options)) as page,
+    ):
+        view = page.locator(".wid-view")
+        view.wait_for()
+        mounted = page.evaluate_handle("view")
+        images, words, seen = list[Image.Image](), list[str](), list[str]()
+        for values in (moments := mounted.evaluate("(view) => view.stills()")):
+            mounted.evaluate("(view, values) => view.goTo(values)", values)
+            page.evaluate("(more) => document.body.classList.toggle('more', more)", values != moments[-1])
+            page.locator(READY.get(options["view"], ".wid-view")).wait_for(state="attached")
+            told = view.evaluate(TOLD)
+            words += told["words"]
+            seen += told["seen"]
+            if pictured:
+                page.evaluate("document.activeElement.blur()")
+                images.append(Image.open(io.BytesIO(view.screenshot(omit_background=True))))
+        return Still(data, options, told["alt"], WIDTH, words, seen, stacked(images) if pictured else b"")
+
+
+def stacked(images: list[Image.Image]) -> bytes:
+    """Pictures one under the other as a PNG with a palette."""
+    gap, png = GAP * SHARPNESS, io.BytesIO()
+    sheet = Image.new("RGBA", (images[0].width, sum(image.height + gap for image in images) - gap))
+    y = 0
+    for image in images:
+        sheet.paste(image, (0, y))
+        y += image.height + gap
+    few = sheet.quantize(COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    few.save(png, "PNG", optimize=True)
+    return png.getvalue()
