@@ -204,7 +204,7 @@ def check(
     assert shown["words"] == seen["words"][: None if seen["lab"] else -1], where
     check_ribbon(shown, want, seen)
     keeps, training = run.cache != "none", want["pass"] == "Training"
-    name = "training keeps nothing" if training else "KV cache"
+    name = "training keeps no cache" if training else "KV cache"
     edge = "keeps" if keeps and not training else "drops"
     assert shown["drawer"] == [edge, name if keeps else "no cache: made, used, dropped"]
     if columns < DENSE:

@@ -160,7 +160,8 @@ function checkLedger(shown, run, event, done, prompt) {
   if (!run.passes[event].counts.kv_rows) said = "no rows of its own: those of an earlier layer are read";
   if (!run.passes[event].counts.products) said = "no rows in this layer, however long the text";
   if (run.cache === "none") said = "0 cached: K and V are made, used and dropped";
-  if (run.passes[event].phase === "training") said = "nothing cached: training keeps no rows";
+  if (run.passes[event].phase === "training")
+    said = "nothing cached: training keeps nothing for a later pass";
   assert.equal(shown.ledger, said);
 }
 

@@ -110,7 +110,7 @@ test("what keeps rows or a state has its name, with the kind of layer where ther
   assert.deepEqual(names, ["KV cache · full attention", "no rows · linear attention"]);
   assert.deepEqual(
     [0, 1].map((event) => drawerName(frame(toy, event))),
-    ["training keeps nothing", "KV cache"],
+    ["training keeps no cache", "KV cache"],
   );
 });
 
