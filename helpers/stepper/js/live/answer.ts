@@ -1,33 +1,14 @@
 // What the Worker says to what it is asked (protocol.d.ts), one request after the other; only "stop" is heard at once.
 import { KVCache } from "./cache.ts";
-import { Decoder, type Weights, type Watch } from "./decoder.ts";
+import { Decoder, type Watch } from "./decoder.ts";
 import { openGguf } from "./gguf.ts";
 import { Recorder } from "./record.ts";
 import { openSafetensors } from "./safetensors.ts";
 import { chooser, likeliest, settingsInWords, softmax } from "./sample.ts";
 import { lookUp, Stopped, type Job } from "./stop.ts";
 import { chatPrompt } from "./tokens.ts";
-import type { Ask, Answer, Said, Config, Settings } from "./protocol";
-
-/** What a token adds to the text before it; after the last one nothing is waited for. */
-export type Adds = (id: number, isLast?: boolean) => string;
-/** A model's file, opened: what a kind of file has to give. Of tokens one text by itself, or what follows on another. */
-export type Opened = {
-  name: string;
-  config: Config;
-  weights: Weights;
-  tokenizer: {
-    encode: (text: string) => number[];
-    text: (id: number) => string;
-    decodeStream: () => Adds;
-    vocabulary: string[] | null;
-  };
-  chatTemplate: string | null;
-  bytes: number;
-};
-
-/** After each part of a file, how many of its bytes are read. */
-export type Tell = (done: number) => Promise<void>;
+import type { Opened, Tell } from "./opened";
+import type { Ask, Answer, Said, Settings } from "./protocol";
 
 /** How each kind of file is opened. */
 const OPENERS: Record<string, (file: ArrayBuffer | Blob, tell: Tell) => Opened | Promise<Opened>> = {

@@ -6,7 +6,7 @@ import { between, count, COUNT, idOf, LONGEST, NATURAL, readHeader, shown, TEXT,
 import { Stopped } from "./stop.ts";
 import { Tokenizer } from "./tokens.ts";
 import type { Config } from "./protocol";
-import type { Opened, Tell } from "./answer.ts";
+import type { Opened, Tell } from "./opened";
 import type { Metadata, Told } from "./metadata.ts";
 
 type Placed = { shape: number[]; kind: Kind; begins: number; nbytes: number };

@@ -3,7 +3,7 @@
 import type { Trace, Pass, Output } from "../schema";
 import type { Config } from "./protocol";
 import type { KVCache } from "./cache.ts";
-import type { Opened } from "./answer.ts";
+import type { Opened } from "./opened";
 
 const FULL = 65535; // an attention weight w is stored as w · FULL, rounded, in 16 bits
 const WEIGHT_SUM = 0.005; // how far a stored row of weights may be from its sum

@@ -3,7 +3,7 @@
 import { FloatMatrix, HALVES } from "./matrix.ts";
 import { Words } from "./words.ts";
 import type { Config } from "./protocol";
-import type { Opened } from "./answer.ts";
+import type { Opened } from "./opened";
 
 /** Sizes of a Llama out of its config.json, as helpers/model/load/config.py reads it. */
 const configOf = (told: any): Config => ({

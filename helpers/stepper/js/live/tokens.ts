@@ -1,7 +1,7 @@
 // Byte-level BPE by the metadata of a GGUF file, as helpers/model/load/tokenizer.py has it from a library. The one for
 // JavaScript is of 36 kB and wants a tokenizer.json first, which to make of these metadata takes as many lines.
 import { FLAG, idOf, NUMBERS, shown, TEXT, TEXTS, type Metadata } from "./metadata.ts";
-import type { Adds } from "./answer.ts";
+import type { Adds } from "./opened";
 
 const LLAMA3 = ["llama-bpe", "llama3", "llama-v3"];
 const LIKE_LLAMA3 = [...LLAMA3, "smaug-bpe"]; // and SmolLM3's, which puts nothing before a text

@@ -1,5 +1,5 @@
 // The shipped model's tokenizer: one id a word, as helpers/tokenizer.py cuts them.
-import type { Adds } from "./answer.ts";
+import type { Adds } from "./opened";
 
 const CUT = /(<eos>|\.)|\p{White_Space}+/u;
 /** The same cut of what a reader types, where any other mark ends a word, too. */
