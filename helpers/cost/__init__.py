@@ -1,4 +1,4 @@
-"""What a reply costs, in closed form: counts of passes, sizes of published models, the time of a step."""
+"""The cost of a reply, from formulas: counts of passes, sizes of published models, the time of a step."""
 
 from helpers.cost.config import model_of
 from helpers.cost.layers import users_that_fit

@@ -1,8 +1,8 @@
-"""Any model's config.json as a `PublishedModel`: its types of layers, and its exact number of parameters.
+"""Read any model's config.json as a `PublishedModel`, with the layers' types and the number of parameters.
 
-`families.json` says which keys hold a size, how many parameters each part of a model has (sums of products of
-sizes), what the code of a family fixes without a key in its configs, and the defaults of its class in
-transformers. js/model_of.ts reads it, too.
+`families.json` says which keys of a config hold each size; how many parameters each part of a model has, as
+sums of products of sizes; which sizes the code of a family fixes without a key in its configs; and the
+defaults of the family's config class in transformers. js/model_of.ts reads the same file.
 """
 
 from __future__ import annotations
@@ -30,20 +30,21 @@ IS_TEXT = re.compile(r"[{\n]|.{1000}")  # the text of a config, not a path
 
 
 class UnknownSizeError(ValueError):
-    """A size is not known. If only the parameters need it, the size of the KV cache is still counted."""
+    """A size is not known. If only the number of parameters depends on it, the KV cache is still counted."""
 
 
 def model_of(config: PublishedModel | dict[str, Any] | str | Path) -> PublishedModel:
-    """Return the sizes, types of layers and parameters of a model; its `notes` say how they were counted.
+    """Return a model's sizes, layer types and number of parameters. Its `notes` say how they were counted.
 
-    If the parts of a family are not known, only its KV cache is counted; `n_parameters` then raises.
+    If the parts of the model's family are not known, only its KV cache is counted, and reading `n_parameters`
+    raises ValueError.
 
     Args:
-        config: config.json as a dict, a file, its folder, or its text; a name in MODELS; or a model, which is
-            returned as it is.
+        config: config.json as a dict, as text, or as the path of the file or of its folder; a name in MODELS;
+            or a `PublishedModel`, which is returned unchanged.
 
     Raises:
-        ValueError: a size is missing or wrong, or a layer has a type that is not supported.
+        ValueError: a size is missing or invalid, or the type of a layer is not supported.
     """
     if isinstance(config, PublishedModel):
         return config
@@ -81,7 +82,7 @@ def model_of(config: PublishedModel | dict[str, Any] | str | Path) -> PublishedM
 
 
 def read_config(config: Any) -> dict[str, Any]:
-    """Return config.json as a dict; errors as in `model_of`."""
+    """Return config.json as a dict. Accepts the same forms, and raises the same errors, as `model_of`."""
     if isinstance(config, Path) or (isinstance(config, str) and not IS_TEXT.search(config)):
         path = Path(config, "config.json") if Path(config).is_dir() else Path(config)
         if not path.is_file():
@@ -99,7 +100,7 @@ def read_config(config: Any) -> dict[str, Any]:
 
 
 class Sizes:
-    """The sizes in a config, by their names in families.json; reading a wrong one raises ValueError."""
+    """The sizes in a config, by their names in families.json. Reading an invalid size raises ValueError."""
 
     def __init__(self, outer: dict[str, Any]) -> None:
         self.config, self.left_out = text_model(outer)
@@ -120,13 +121,21 @@ class Sizes:
         self.changes = {int(i): changes for i, changes in per_layer.items()}
 
     def of_layer(self, layer: int | None) -> Sizes:
-        """Return the sizes of a layer that per_layer_config changes; None means any other layer."""
+        """Return the sizes of a layer that per_layer_config changes, given its index; None means any other
+        layer.
+        """
         sizes = copy(self)
         sizes.config = self.config | ({} if layer is None else self.changes[layer])
         return sizes
 
     def number(self, name: str, minimum: int = 0) -> int:
-        """Return a size, 1 for true, or the value of a formula of sizes; "!x" is 1 if x is 0, else 0."""
+        """Return the size called `name`; a flag that is true is 1.
+
+        Args:
+            name: a name in families.json, whose value may be a formula; a whole number in digits; or "!x",
+                which is 1 if x is 0, and otherwise 0.
+            minimum: smallest valid value.
+        """
         if formula := KNOWN["formulas"].get(name) or (name in KNOWN["keys"] and self.family.get(name)):
             return self.sum(formula)
         if name.isdigit():
@@ -157,16 +166,16 @@ class Sizes:
         return int(value)
 
     def number_or_zero(self, name: str) -> int:
-        """Return a size, or 0 if it is unknown or not a single number."""
+        """Return the size called `name`, or 0 if it is unknown or invalid."""
         try:
             return self.number(name)
         except ValueError:
             return 0
 
     def sum(self, formula: str) -> int:
-        """Return the value of a sum of products such as "2 C F + C"; "/H" divides and rounds down.
+        """Return the value of a sum of products, such as "2 C F + C"; "/H" divides by H and rounds down.
 
-        Factors after a 0 are not read, so they need not be known.
+        Once a product is 0, its remaining factors are not read, so they need not be known.
         """
         total = 0
         for term in formula.split(" + "):
@@ -195,7 +204,9 @@ class Sizes:
         return [full if known[name] == "window" and not self.has_windows else known[name] for name in types]
 
     def n_own(self) -> int:
-        """Return how many layers cache entries of their own; the layers after them read those."""
+        """Return how many layers, the first ones, cache entries of their own. Later layers read those
+        entries.
+        """
         shared, L = self.number("num_kv_shared_layers"), self.number("L")
         if shared >= L:
             raise refusal("size", key="num_kv_shared_layers", got=as_json(shared), least=0, most=L - 1)
@@ -216,7 +227,7 @@ class Sizes:
         return sum(first <= i <= last and (i + 1) % every == 0 and i not in dense for i in range(L))
 
     def layer(self, kind: str) -> LayerType:
-        """Return a layer of a type in PARTS."""
+        """Return a layer of type `kind`, a key of PARTS, with the sizes in this config."""
         n = self.number
         if kind == "state":
             return State(n("state"))
@@ -227,14 +238,26 @@ class Sizes:
         return Full(n("full_heads"), n("full_dim"), n("full_v_dim"))
 
     def model_sizes(self, number: Callable[[str], int], sparse: int = 0) -> dict[str, Any]:
-        """Return the sizes on which the parameters depend and the KV cache does not."""
+        """Return the sizes that affect the number of parameters but not the KV cache, by field of
+        `PublishedModel`.
+
+        Args:
+            number: returns a size, given its name in families.json.
+            sparse: number of layers with experts; if there are any, `intermediate_size` is that of one
+                expert.
+        """
         names = {"hidden_size": "C", "intermediate_size": "M" if sparse else "F"}
         names |= {"vocab_size": "V", "max_seq_len": "P"}
         return {field: number(name) for field, name in names.items()}
 
     def parameter_fields(self, types: list[str]) -> dict[str, Any]:
-        """Return the number of parameters, and the fields that depend on it. UnknownSizeError if a size is
-        not known.
+        """Return the number of parameters and the related fields of `PublishedModel`.
+
+        Args:
+            types: the type of each layer, as a key of PARTS.
+
+        Raises:
+            UnknownSizeError: a size that the number of parameters depends on is not known.
         """
         if not self.family.get("parts", True):
             raise UnknownSizeError(text_of("refusals", "parts", type=as_json(self.type)))
@@ -261,7 +284,11 @@ class Sizes:
         return fields
 
     def unread(self, what: str) -> list[str]:
-        """Return the unknown keys that may change KV "entries", a "part" of the weights, or "others"."""
+        """Return the unknown keys that may change the number of bytes, and that concern `what`.
+
+        Args:
+            what: "entries" (of the KV cache), "part" (of the weights), or "others" (neither is certain).
+        """
         keys, L = [], self.number("L")
         for key, value in self.config.items():
             if key in READ or key in self.family or re.search(KNOWN["harmless"], key):
@@ -279,12 +306,13 @@ class Sizes:
         return keys
 
     def notes(self, types: list[str], reason: str, total: int | None, active: int | None) -> Iterator[str]:
-        """Yield sentences on how the sizes were counted, what was not counted, and which keys are unknown.
+        """Yield sentences that say how the sizes were counted, what was left out, and which keys are unknown.
 
         Args:
-            types: of the layers, as keys of PARTS.
+            types: the type of each layer, as a key of PARTS.
             reason: why the parameters were not counted, if `total` is None.
-            total, active: numbers of parameters.
+            total: number of parameters.
+            active: number of parameters used for one token; None if all of them are used.
         """
         n, type_names = self.number, self.config.get("layer_types") or []
         if total is None:
@@ -317,9 +345,11 @@ class Sizes:
 
 
 def text_model(outer: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the config of the text model, and the names of the other parts, which are left out.
+    """Return the config of the text model, and the names of a multimodal model's other parts, which are left
+    out.
 
-    Unknown keys of the outer config that concern layers or heads are not taken to describe the text model.
+    If the text model's config is nested in `outer`, unknown keys of `outer` that concern layers or heads are
+    ignored.
     """
     config, left_out = outer, list[str]()
     elsewhere = f"{KNOWN['part']}|{KNOWN['entries']}"
@@ -334,35 +364,47 @@ def text_model(outer: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 
 def looks_like_size(value: Any) -> bool:
-    """Whether a value may be a size: true, a whole number over 1, or a list or object that is not empty."""
+    """Return whether a value may be a size: true, a whole number above 1, or a list or object that is not
+    empty.
+    """
     if isinstance(value, (list, dict)):
         return len(value) > 0
     return value is True or (is_number(value) and value > 1 and value % 1 == 0)
 
 
 def may_change_bytes(key: str, value: Any) -> bool:
-    """Whether an unknown key may change the number of bytes; a number of KV heads does even if it is 1."""
+    """Return whether an unknown key may change the number of bytes.
+
+    Its value has to look like a size; 1 is enough if the key may be a number of KV heads.
+    """
     return looks_like_size(value) or (value == 1 and re.search("(^|[^q])kv|key_value", key) is not None)
 
 
 def billions(numbers: int) -> str:
-    """Format a number in billions, rounded to one decimal: 3.3, 671."""
+    """Format a number in billions, rounded to one decimal: "3.3", "671"."""
     return f"{floor(numbers / 1e8 + 0.5) / 10:g}"
 
 
 def as_json(value: Any) -> str:
-    """Format a value as in config.json, cut after 40 characters."""
+    """Format a value as JSON, cut off after 40 characters."""
     value = int(value) if isinstance(value, float) and value.is_integer() else value
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
 def text_of(group: str, name: str, **values: str | int) -> str:
-    """Return a sentence of families.json with `values` filled in."""
+    """Return a sentence of families.json, with `values` filled in.
+
+    Args:
+        group: a key of families.json, such as "notes".
+        name: the name of the sentence in that group.
+    """
     texts = {key: f"{value:,}" if is_whole(value) else value for key, value in values.items()}
     return str(KNOWN[group][name]).format_map(texts)
 
 
 def refusal(name: str, **values: str | int) -> ValueError:
-    """Return an error with a text of families.json."""
+    """Return a ValueError with the text called `name` under "refusals" in families.json, with `values` filled
+    in.
+    """
     return ValueError(text_of("refusals", name, **values))

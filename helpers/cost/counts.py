@@ -1,4 +1,4 @@
-"""What a reply costs in closed form: tokens processed, query-key pairs and KV entries."""
+"""The cost of a reply, from formulas: tokens processed, query-key pairs and KV entries."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from helpers.validate import check_whole
 
 @dataclass(frozen=True)
 class Counts:
-    """The cost of a reply, over all of its passes.
+    """The cost of a reply, summed over all of its passes.
 
     Attributes:
         tokens_processed: tokens that went through the model; a token that goes through twice counts twice.
-        pairs: visible (query, key) pairs of one head in one layer.
-        entries_kept: KV entries of one layer that are cached at the end.
+        pairs: (query, key) pairs that the causal mask allows, for one head of one layer.
+        entries_kept: KV entries that one layer has in its cache at the end.
     """
 
     tokens_processed: int
@@ -24,11 +24,11 @@ class Counts:
 
 
 def whole_reply(prompt: int, reply: int, cached: bool = True) -> Counts:
-    """Return the cost of a reply of `reply` tokens: prefill, then reply - 1 decode steps, all entries kept.
+    """Return the cost of a reply of `reply` tokens: a prefill of `prompt` tokens and reply - 1 decode steps.
 
-    With the cache, every token but the last one of the reply is processed once. Without it, pass k processes
-    prompt + k tokens, for k from 0 to reply - 1; the sum of their triangular numbers is a difference of
-    tetrahedral numbers.
+    With the cache, which drops no entries, every token except the last of the reply is processed once.
+    Without it, pass k processes prompt + k tokens, for k from 0 to reply - 1. Their pairs are a sum of
+    triangular numbers, which is a difference of two tetrahedral numbers.
     """
     check_whole("prompt", prompt)
     check_whole("reply", reply)

@@ -1,7 +1,8 @@
-"""Facts that go out of date: cards, prices, options of engines and providers, measurements by others.
+"""Facts that go out of date: cards, prices, options of engines and providers, and others' measurements.
 
-`dated.json` is the only place for them. An entry has a `value`, its `unit`, the `source` to check it against,
-and the day or month when it was last `checked`. `pages` lists the notebooks that state it in their text.
+They are stored only in `dated.json`. An entry has a `value`, its `unit`, the `source` to check it against,
+and the day or month when it was last `checked`. `pages` lists the notebooks that state the fact in their
+text.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Dated:
-    """An entry of dated.json."""
+    """An entry of dated.json. See the module's docstring for its fields."""
 
     value: Any
     unit: str | dict[str, str] | None
@@ -25,13 +26,13 @@ class Dated:
 
     @property
     def day(self) -> str:
-        """The date of the check in words: "November 2026", or "28 November 2026"."""
+        """The date of the last check, written out: "November 2026" or "28 November 2026"."""
         year, month, *days = map(int, self.checked.split("-"))
         return " ".join([*map(str, days), f"{date(year, month, 1):%B %Y}"])
 
 
 def read() -> dict[str, dict[str, Dated]]:
-    """Return all entries of dated.json, by group and name."""
+    """Return all entries of dated.json, as {group: {name: entry}}."""
     groups = json.loads(Path(__file__).with_name("dated.json").read_text(encoding="utf-8"))
     return {
         group: {

@@ -1,4 +1,4 @@
-"""How many experts of a layer are read in a pass over several tokens."""
+"""How many of a layer's experts are read in a pass over several tokens."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from helpers.validate import check_whole
 
 
 def experts_read(n_experts: int, n_chosen: int, tokens: int) -> float:
-    """Return the expected number of experts of a layer that are read in a pass over `tokens` tokens.
+    """Return the expected number of a layer's experts that are read in a pass over `tokens` tokens.
 
-    Every token chooses `n_chosen` experts uniformly and independently. Tokens of one text tend to choose the
-    same ones, so a real pass reads fewer.
+    Each token is assumed to choose `n_chosen` of the `n_experts` experts uniformly and independently. Tokens
+    of one text tend to choose the same experts, so a real pass reads fewer.
     """
     if check_whole("n_chosen", n_chosen) > check_whole("n_experts", n_experts):
         raise ValueError(f"n_chosen is {n_chosen}; expected at most n_experts, {n_experts}")

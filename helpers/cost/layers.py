@@ -1,6 +1,6 @@
-"""What a layer caches for each sequence, by type of layer; the cache's size in bytes, and how many users fit.
+"""What each type of layer caches for a sequence, the size of the cache in bytes, and how many users fit.
 
-Sizes of a number are those in FORMATS. The scales that 8-bit and 4-bit formats add are not counted.
+FORMATS has the possible sizes of a number. The scales that 8-bit and 4-bit formats add are not counted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ FORMATS = (4, 2, 1, 0.5)  # bytes per number: float32, 16 bits, 8 bits, 4 bits
 
 @dataclass(frozen=True)
 class LayerType:
-    """What a layer caches for a sequence. ValueError unless every size is a whole number of 1 or more."""
+    """What a layer caches for one sequence. Raises ValueError unless every size is a whole number of at least
+    1.
+    """
 
     def __post_init__(self) -> None:
         for name, size in vars(self).items():
@@ -26,21 +28,21 @@ class LayerType:
 
     @property
     def entry_size(self) -> int:
-        """Numbers in one KV entry: what the layer stores for one token (a state: for the sequence)."""
+        """How many numbers one KV entry has. Each token has an entry; a state is one entry per sequence."""
         raise NotImplementedError
 
     def n_entries(self, tokens: int) -> int:
-        """Return how many entries the layer stores after `tokens` tokens."""
+        """Return how many entries the layer stores for a sequence of `tokens` tokens."""
         return tokens
 
     def copies(self, cards: int) -> float:
-        """Return how many copies of an entry `cards` cards store in total when they share each layer."""
+        """Return how many copies of an entry are stored in total when `cards` cards share each layer."""
         return 1
 
 
 @dataclass(frozen=True)
 class Full(LayerType):
-    """Stores a key and a value per KV head for every token: MHA, GQA and MQA differ only in `n_kv_heads`."""
+    """Stores a key and a value per KV head for every token. MHA, GQA and MQA differ only in `n_kv_heads`."""
 
     n_kv_heads: int
     k_dim: int
@@ -56,7 +58,7 @@ class Full(LayerType):
 
 @dataclass(frozen=True)
 class Window(Full):
-    """Stores the same entries, but only those of the newest `window` tokens."""
+    """Stores a key and a value per KV head, but only for the newest `window` tokens."""
 
     window: int
 
@@ -66,7 +68,8 @@ class Window(Full):
 
 @dataclass(frozen=True)
 class Latent(LayerType):
-    """Stores one vector per token for K, V and all heads: `rank` numbers and `rope_dim` rotated ones (MLA).
+    """Stores one vector per token that all heads share for K and V (MLA): `rank` numbers and `rope_dim`
+    rotated ones.
 
     Source: DeepSeek-AI 2024, arXiv:2405.04434.
     """
@@ -84,7 +87,9 @@ class Latent(LayerType):
 
 @dataclass(frozen=True)
 class State(LayerType):
-    """Stores one state of `numbers` numbers, which every token overwrites (recurrent and linear layers)."""
+    """Stores one state of `numbers` numbers, which every token updates (recurrent and linear-attention
+    layers).
+    """
 
     numbers: int
 
@@ -99,10 +104,13 @@ class State(LayerType):
 def cache_nbytes(
     layers: Sequence[LayerType], tokens: int, bytes_per_number: float = 2, cards: int = 1
 ) -> int:
-    """Return the size of the KV cache of one sequence of `tokens` tokens, in bytes.
+    """Return the size, in bytes, of the KV cache of one sequence of `tokens` tokens.
 
     Args:
-        cards: how many share each layer (tensor parallel); the result is their total, with copies.
+        layers: the type of each layer.
+        bytes_per_number: one of FORMATS.
+        cards: how many cards share each layer (tensor parallelism). The result is their total, including
+            copies.
     """
     check_whole("tokens", tokens, minimum=0)
     check_whole("cards", cards)
@@ -111,7 +119,9 @@ def cache_nbytes(
 
 
 def nbytes_of(numbers: float, bytes_per_number: float = 2) -> int:
-    """Return the bytes of `numbers` numbers. ValueError unless `bytes_per_number` is one of FORMATS."""
+    """Return the size of `numbers` numbers in bytes. Raises ValueError unless `bytes_per_number` is in
+    FORMATS.
+    """
     if bytes_per_number not in FORMATS:
         expected = ", ".join(map(str, FORMATS))
         raise ValueError(f"got {bytes_per_number!r} bytes per number; expected one of {expected}")
@@ -119,12 +129,12 @@ def nbytes_of(numbers: float, bytes_per_number: float = 2) -> int:
 
 
 def users_that_fit(memory_nbytes: float, weights_nbytes: float, user_nbytes: float) -> int:
-    """Return how many users' KV entries fit in memory with the weights; 0 if not even the weights fit."""
+    """Return how many users' KV entries fit in memory next to the weights; 0 if not even the weights fit."""
     return max(0, math.floor((memory_nbytes - weights_nbytes) / user_nbytes))
 
 
 def layers_of(model: Any) -> Sequence[LayerType]:
-    """Return the type of each layer of a `PublishedModel` or a `ModelConfig`."""
+    """Return the layer types of a `PublishedModel` or a `ModelConfig`."""
     if hasattr(model, "layers"):
         return model.layers
     if hasattr(model, "rank"):

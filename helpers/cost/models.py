@@ -1,10 +1,11 @@
-"""Sizes of published models, and the cards of dated.json that they may run on.
+"""Sizes of published models, and the cards in dated.json.
 
-The sizes come from the config.json that the owner publishes on the Hugging Face Hub, under `source`; the
-parameters are counted from them. The active parameters of a mixture of experts are those used for one
-token, without the embedding, as the owners count them (arXiv:2508.10925 for gpt-oss, arXiv:2412.19437 for
-DeepSeek-V3). The two of 2026 come from copies: THUDM/slime, scripts/models/qwen3.5-27B.sh, with the defaults
-of `Qwen3_5TextConfig` in transformers 5; and the config.json of amd/MiniMax-M2.7-BF16.
+The sizes are from the config.json that the owner of each model publishes on the Hugging Face Hub, in the
+repository `source`; the numbers of parameters are computed from those sizes. The active parameters of a
+mixture of experts are those used for one token, without the embedding, as the owners count them
+(arXiv:2508.10925 for gpt-oss, arXiv:2412.19437 for DeepSeek-V3). The sizes of the two models of 2026 are from
+copies: Qwen3.5-27B from THUDM/slime, scripts/models/qwen3.5-27B.sh, with the defaults of `Qwen3_5TextConfig`
+in transformers 5; MiniMax-M2.7 from the config.json of amd/MiniMax-M2.7-BF16.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from helpers.cost.layers import GIB, Full, Latent, LayerType, State, Window, cac
 
 @dataclass(frozen=True)
 class PublishedModel:
-    """The sizes of a model.
+    """The sizes of a published model.
 
     Attributes:
         source: owner/name on the Hugging Face Hub.
         n_layers, n_heads, n_kv_heads, head_dim: as in `ModelConfig`.
         hidden_size, intermediate_size, vocab_size, max_seq_len: as in `ModelConfig`; in a mixture of experts,
             intermediate_size is that of one expert.
-        tied: the LM head uses the embedding's matrix.
+        tied: whether the LM head uses the embedding's matrix.
         parameters: the number of weights; None if only the size of the KV cache can be counted.
-        n_active: weights that are used for one token of a mixture of experts; None if all are.
-        qkv_bias: the projections to Q, K and V have biases.
+        n_active: in a mixture of experts, the number of weights used for one token; None if all are used.
+        qkv_bias: whether the projections to Q, K and V have biases.
         layers: the type of each layer that caches entries of its own; by default all have full attention. For
-            a state, what its convolution stores is not counted.
+            a layer with a state, what its convolution stores is not counted.
         experts: in a mixture of experts, the number of experts in a layer, and how many a token chooses.
-        notes: for a model read from a config.json, how its sizes were counted.
+        notes: for a model read from a config.json, sentences on how its sizes were counted.
     """
 
     name: str
@@ -58,14 +59,17 @@ class PublishedModel:
 
     @property
     def n_parameters(self) -> int:
-        """The number of weights. ValueError, with the reason, if it is not known."""
+        """The number of weights. Raises ValueError, with the reason, if it is not known."""
         if self.parameters is None:
             raise ValueError(f"{self.name}: {self.notes[0]}")
         return self.parameters
 
     def cache_nbytes_per_token(self, bytes_per_number: float = 2) -> int:
-        """Return the bytes of one token's KV entries. ValueError if there are windows or states: their size
-        is not proportional to the tokens.
+        """Return the size of one token's KV entries in bytes.
+
+        Raises:
+            ValueError: a layer has a window or a state, so its size is not proportional to the number of
+                tokens.
         """
         if types := {type(layer) for layer in self.layers} & {Window, State}:
             what = "window" if Window in types else "state"
@@ -124,11 +128,11 @@ class Card:
 
     Attributes:
         memory_nbytes: the GB on the data sheet, taken as GiB. The driver of an "80 GB" A100 reports exactly
-            that, 81,920 MiB; the driver of an H100 a little less, 81,559.
+            that, 81,920 MiB; the driver of an H100 reports a little less, 81,559 MiB.
         flops_per_second: operations per second on 2-byte numbers, without sparsity.
         bytes_per_second: memory bandwidth.
         source: the address of the data sheet.
-        checked: the day or month when the data sheet was read.
+        checked: the day or month when the data sheet was last checked, such as "2026-11".
     """
 
     name: str
@@ -140,7 +144,7 @@ class Card:
 
 
 def card_of(name: str, entry: Dated) -> Card:
-    """Return the card of an entry of dated.json, which has GB, TFLOP/s and GB/s."""
+    """Return an entry of dated.json as a `Card`. The entry is in GB, TFLOP/s and GB/s."""
     sheet = entry.value
     memory, flops, bandwidth = sheet["memory"] * GIB, sheet["operations"] * 1e12, sheet["bandwidth"] * 1e9
     return Card(name, memory, flops, bandwidth, entry.source, entry.checked)

@@ -1,4 +1,4 @@
-"""The roofline of a machine: its peak compute and its memory bandwidth.
+"""The roofline model of a machine: its peak compute and its memory bandwidth.
 
 Source: Williams et al. 2009.
 """
@@ -12,7 +12,7 @@ from helpers.cost.models import Card
 
 @dataclass(frozen=True)
 class Roof:
-    """The peak compute of a machine and its memory bandwidth, both per second."""
+    """The peak compute (operations per second) and the memory bandwidth (bytes per second) of a machine."""
 
     flops_per_second: float
     bytes_per_second: float
@@ -22,5 +22,5 @@ Limits = Roof | Card  # of a machine, measured or published
 
 
 def ridge(machine: Limits) -> float:
-    """Return the arithmetic intensity, in operations per byte, above which compute is the limit."""
+    """Return the arithmetic intensity, in operations per byte, above which compute limits the speed."""
     return machine.flops_per_second / machine.bytes_per_second

@@ -1,6 +1,7 @@
-"""One plausible service, the same in notebooks 11, 12 and 16 to 20: its load, and its use of memory.
+"""The load and memory use of one plausible service, the example of notebooks 11, 12 and 16 to 20.
 
-Its settings are made up, not measured. What follows from them is computed here, so that all notebooks agree.
+Its settings are made up, not measured. Everything that follows from them is computed here, so that all
+notebooks agree.
 """
 
 from __future__ import annotations
@@ -17,22 +18,25 @@ from helpers.validate import check_whole
 
 @dataclass(frozen=True)
 class Service:
-    """Chats with an agent, served by one card. The reader may change every setting.
+    """A service that runs chats with an agent on one card. The reader may change every setting.
 
     Args:
-        model: an argument of `model_of`: a name in MODELS, or any config.json. Stored as a `PublishedModel`.
+        model: any argument of `model_of`, such as a name in MODELS. Stored as a `PublishedModel`.
         card: a name in CARDS. Stored as a `Card`.
         weight_bits, kv_bits: bits per number of the weights and of the KV cache.
-        memory_gib: GiB of the card that an engine leaves for weights and KV cache; notebook 11 has a log.
-        tools, system: tokens of the tools' descriptions and of the system prompt, with which all chats begin.
-        turns: turns of a chat.
-        message, reply: tokens that a turn adds: the question and the results of tools, then the reply.
+        memory_gib: GiB of the card's memory that an engine leaves for weights and KV cache; notebook 11 shows
+            a log.
+        tools, system: tokens of the tool descriptions and of the system prompt, with which every chat begins.
+        turns: number of turns in a chat.
+        message, reply: tokens that each turn adds: first the question and the results of tools, then the
+            reply.
         pause: seconds from a reply to the next message, or to the end of the chat.
-        chats_per_second: chats that begin, on average.
-        ttft_slo, itl_slo: limits in seconds that 99 of 100 waits keep: for the first token, and between two.
+        chats_per_second: chats that begin per second, on average.
+        ttft_slo, itl_slo: limits, in seconds, on the time to first token and on the time between two tokens;
+            99 of 100 must be within them.
 
     Raises:
-        ValueError: a number is out of range, or the card is unknown; and as in `model_of`.
+        ValueError: a number is out of range, the card is unknown, or `model_of` raises it.
     """
 
     model: Any = "Llama-3.1-8B"
@@ -64,66 +68,69 @@ class Service:
 
     @property
     def shared_tokens(self) -> int:
-        """Tokens of the prefix that all chats share."""
+        """Number of tokens in the prefix that all chats share."""
         return self.tools + self.system
 
     @property
     def requests_per_second(self) -> float:
-        """Turns that begin per second."""
+        """Number of turns that begin per second, on average."""
         return self.turns * self.chats_per_second
 
     @property
     def demand_tokens_per_second(self) -> float:
-        """Reply tokens that users ask for per second."""
+        """Number of reply tokens that users request per second."""
         return self.requests_per_second * self.reply
 
     @property
     def context(self) -> int:
-        """Tokens of a chat in a decode step, on average: the shared prefix, and its own."""
+        """Average number of cached tokens of a chat during a decode step, including the shared prefix."""
         earlier_turns = (self.turns - 1) / 2 * (self.message + self.reply)
         return round(self.shared_tokens + earlier_turns + self.message + self.reply / 2)
 
     @property
     def weights_nbytes(self) -> int:
-        """Bytes of the weights."""
+        """Size of the weights, in bytes."""
         return nbytes_of(self.model.n_parameters, self.weight_bits / 8)
 
     @property
     def shared_nbytes(self) -> int:
-        """Bytes of the KV entries that all chats share."""
+        """Size of the KV entries that all chats share, in bytes."""
         return self.kv_nbytes(self.shared_tokens)
 
     @property
     def idle_nbytes(self) -> float:
-        """Bytes of an idle chat's own KV entries, averaged over its turns."""
+        """Size of the KV entries that an idle chat does not share, in bytes, averaged over its turns."""
         lengths = [turns * (self.message + self.reply) for turns in range(1, self.turns + 1)]
         return sum(map(self.kv_nbytes, lengths)) / self.turns
 
     @property
     def idle_chats(self) -> float:
-        """Chats in a pause, on average: pauses that begin per second × their length (Little's law)."""
+        """Average number of chats in a pause: pauses that begin per second times the length of a pause
+        (Little's law).
+        """
         return self.requests_per_second * self.pause
 
     def replying(self, step_seconds: float) -> float:
-        """Return how many replies are being decoded, on average, if a step takes `step_seconds` (Little's
-        law, too).
+        """Return the average number of replies being decoded, by Little's law, if a step takes
+        `step_seconds`.
         """
         return self.demand_tokens_per_second * step_seconds
 
     def idle_chats_that_fit(self, replying: int) -> int:
-        """Return how many idle chats' KV entries fit in memory with the weights and `replying` replies."""
+        """Return how many idle chats' KV entries fit in memory next to the weights and `replying` replies."""
         own = self.kv_nbytes(self.context - self.shared_tokens)
         free = self.memory_gib * GIB - self.weights_nbytes - self.shared_nbytes - replying * own
         return max(0, int(free // self.idle_nbytes))
 
     def step(self, replying: int, **options: Any) -> StepSeconds:
-        """Return the time of a decode step of `replying` replies; each reads the shared KV entries, too.
+        """Return the time of a decode step of `replying` replies, each of which also reads the shared KV
+        entries.
 
-        Options are those of `step_time`.
+        `options` are those of `step_time`.
         """
         bits = {"weight_bits": self.weight_bits, "kv_bits": self.kv_bits}
         return step_time(self.model, self.card, self.context, replying, **bits | options)
 
     def kv_nbytes(self, tokens: int) -> int:
-        """Return the bytes of the KV entries of `tokens` tokens."""
+        """Return the size of the KV entries of `tokens` tokens, in bytes."""
         return cache_nbytes(self.model.layers, tokens, self.kv_bits / 8)

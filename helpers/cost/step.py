@@ -1,4 +1,4 @@
-"""One equation for the time of a step: a decode step, a verification of drafts, or a prefill."""
+"""One equation for the time of a step: a decode step, a verification of drafted tokens, or a prefill."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ MEMORY, COMPUTE, ON_TOP = ("kv_cache", "weights"), ("attention", "products"), ("
 
 
 def concurrent_terms(overlap: bool) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Return pairs of memory terms and compute terms that run at the same time."""
+    """Return pairs (memory terms, compute terms), by name; the two sides of a pair run at the same time."""
     return [(MEMORY, COMPUTE)] if overlap else [((a,), (b,)) for a, b in zip(MEMORY, COMPUTE, strict=True)]
 
 
 @dataclass(frozen=True)
 class StepSeconds:
-    """The time of a step on a card, by term, in seconds.
+    """The time of a step on a card, in seconds, split into terms.
 
     Attributes:
-        kv_cache, weights: to read the KV entries and the weights at the card's bandwidth.
-        attention, products: to compute attention (scores and contexts) and the products with the weights.
-        launch, collectives: launch overhead, and sums over several cards; both come on top.
-        overlap: KV entries are read while matrices are multiplied.
-        requests, tokens: requests in the step, and new tokens of all of them together.
+        kv_cache, weights: to read the KV entries, and to read the weights, at the card's bandwidth.
+        attention, products: to compute attention (scores and contexts), and the products with the weights.
+        launch, collectives: launch overhead, and sums over several cards; these are added to the other terms.
+        overlap: whether KV entries are read while matrices are multiplied.
+        requests, tokens: number of requests in the step, and of new tokens in all of them together.
     """
 
     kv_cache: float
@@ -51,7 +51,11 @@ class StepSeconds:
 
     @property
     def critical_terms(self) -> dict[str, float]:
-        """The terms that add up to the total: the longer of those that run together, and those on top."""
+        """The terms that add up to `total`, as {name: seconds}.
+
+        Of the memory and compute terms that run at the same time, these are the longer ones; `launch` and
+        `collectives` are added to them.
+        """
         longer = [a if self._sum(a) > self._sum(b) else b for a, b in concurrent_terms(self.overlap)]
         return {term: getattr(self, term) for term in (*chain(*longer), *ON_TOP)}
 
@@ -60,13 +64,13 @@ class StepSeconds:
 
     @property
     def memory_and_compute(self) -> tuple[float, float]:
-        """The seconds that memory adds to the total, and those that compute adds."""
+        """The seconds that memory terms add to `total`, and the seconds that compute terms add to it."""
         terms = self.critical_terms
         return sum(terms.get(term, 0.0) for term in MEMORY), sum(terms.get(term, 0.0) for term in COMPUTE)
 
     @property
     def total(self) -> float:
-        """Seconds of the step."""
+        """The duration of the step, in seconds."""
         if self.overlap:
             longer = max(self.kv_cache + self.weights, self.attention + self.products)
         else:
@@ -75,7 +79,9 @@ class StepSeconds:
 
     @property
     def bound(self) -> str:
-        """Which of the two adds more: "memory-bound" or "compute-bound"."""
+        """What limits the step: "memory-bound" if memory terms add more to `total`, otherwise
+        "compute-bound".
+        """
         memory, compute = self.memory_and_compute
         return "memory-bound" if memory > compute else "compute-bound"
 
@@ -86,12 +92,12 @@ class StepSeconds:
 
     @property
     def throughput(self) -> float:
-        """Tokens processed per second, for all users."""
+        """New tokens per second, for all users together."""
         return self.tokens / self.total
 
     @property
     def per_user(self) -> float:
-        """Tokens processed per second for one user, on average."""
+        """New tokens per second for one request, on average."""
         return self.throughput / self.requests
 
 
@@ -114,25 +120,28 @@ def step_time(
 ) -> StepSeconds:
     """Return max(kv_cache, attention) + max(weights, products) + launch + collectives, in seconds.
 
-    Not counted: the embedding, activations, the scales of low-precision formats, and their faster arithmetic.
-    Tokens are taken to choose experts at random.
+    Not counted: the embedding, activations, the scales of low-precision formats, and the faster arithmetic
+    that such formats allow. Tokens are assumed to choose experts at random.
 
     Args:
-        tokens: cached tokens of each user; or a pair (cached, new) for each of several requests.
-        users: how many send each request.
-        new_tokens: 1 in a decode step, k + 1 in a verification; in a prefill, those of the prompt.
-        logits: new tokens per request that go through the LM head; None for all, as in a verification.
-        overlap: KV entries are read while matrices are multiplied:
-            max(kv_cache + weights, attention + products).
-        bandwidth_reached, compute_reached: fractions of the card's peak; 1 gives the lower bound.
-        launch, collective: seconds of launch overhead in total, and of one sum over the cards; each layer
-            has two.
-        cards: how many share each layer (tensor parallel): weights, operations and KV heads are divided among
-            them. With more cards than KV heads some hold copies of a head; a latent (MLA) is read whole by
-            each.
+        tokens: number of cached tokens of each user; or a pair (cached, new) for each of several requests.
+        users: how many users send each request.
+        new_tokens: new tokens of each request, if `tokens` is a number: 1 in a decode step, k + 1 in a
+            verification of k drafted tokens, those of the prompt in a prefill.
+        logits: how many new tokens of each request go through the LM head; None for all, as in a
+            verification.
+        weight_bits, kv_bits: bits per number of the weights and of the KV cache.
+        overlap: whether KV entries are read while matrices are multiplied. If so, the first two terms are
+            replaced by max(kv_cache + weights, attention + products).
+        bandwidth_reached, compute_reached: fractions of the card's peak; 1 gives a lower bound of the time.
+        launch: launch overhead of the whole step, in seconds.
+        cards: how many cards share each layer (tensor parallelism). Weights, operations and KV heads are
+            divided among them. If there are more cards than KV heads, some cards store copies of a head;
+            every card reads the whole latent (MLA).
+        collective: seconds of one sum over the cards; each layer has two.
 
     Raises:
-        ValueError: an argument is out of range, or there is no request.
+        ValueError: an argument is out of range, or there are no requests.
     """
     check_counts(users=users, new_tokens=new_tokens, logits=1 if logits is None else logits, cards=cards)
     check_between(0, math.inf, weight_bits=weight_bits, kv_bits=kv_bits)
@@ -156,10 +165,13 @@ def work_of(
     logits: int | None,
     cards: int = 1,
 ) -> tuple[float, float, float, float]:
-    """Return the work of a step: numbers of the KV cache and weights to move, operations of attention and of
-    products with the weights.
+    """Return the work of a step, as totals over all cards.
 
-    All are totals over the cards.
+    Arguments are as in `step_time`; `requests` are pairs (cached, new).
+
+    Returns:
+        How many numbers of the KV cache and of the weights are moved, and how many operations attention and
+        the products with the weights take.
     """
     work_of_request, attention, new = kv_and_attention(model, cards), 0, 0
     kv_numbers = 0.0
@@ -178,11 +190,12 @@ def work_of(
 def kv_and_attention(
     model: ModelConfig | PublishedModel, cards: int
 ) -> Callable[[int, int], tuple[float, int]]:
-    """Return a function of a request's cached and new tokens: numbers of its KV cache to move, and operations
-    of its attention.
+    """Return a function of one request's numbers of cached and new tokens that returns the work of its
+    attention.
 
+    The function returns how many numbers of the KV cache are moved, and how many operations attention takes.
     Its results depend only on the model and the number of cards, and are memoized. It raises ValueError
-    unless both counts are whole numbers, with 0 or more cached tokens and 1 or more new ones.
+    unless both arguments are whole numbers, cached at least 0 and new at least 1.
     """
     layers = Counter(layers_of(model)).items()
 
@@ -204,9 +217,10 @@ def kv_and_attention(
 
 
 def operations_per_pair(layer: LayerType, n_heads: int) -> int:
-    """Return the operations of a layer for one query-key pair in all heads; for a state, for one token.
+    """Return the number of operations of a layer for one query-key pair, in all heads; for a state, for one
+    token.
 
-    The score and the context take two operations for each number. A latent is not expanded into keys and
+    The score and the context each take two operations per number. A latent is not expanded into keys and
     values, as in decode. A state is updated and read.
     """
     if isinstance(layer, State):
@@ -218,22 +232,28 @@ def operations_per_pair(layer: LayerType, n_heads: int) -> int:
 
 
 def pairs_of(layer: LayerType, cached: int, new: int) -> int:
-    """Return the number of pairs of a new query and a key that it may see, for one head of a layer."""
+    """Return the number of (query, key) pairs of a pass, for one head of a layer.
+
+    The queries are those of `new` tokens after `cached` cached ones. A state counts one pair per new token.
+    """
     limit = layer.n_entries(cached + new)
     growing = max(0, min(new, limit - cached))  # queries that see one key more than the query before
     return growing * cached + growing * (growing + 1) // 2 + (new - growing) * limit
 
 
 def active_parameters(model: ModelConfig | PublishedModel) -> int:
-    """Return the number of weights used for one token: all but an untied embedding, which is looked up."""
+    """Return the number of weights used for one token. An untied embedding is not counted: it is only looked
+    up.
+    """
     embedding = model.vocab_size * model.hidden_size
     return getattr(model, "n_active", None) or model.n_parameters - (not model.tied) * embedding
 
 
 def other_experts_parameters(model: ModelConfig | PublishedModel, tokens: int) -> float:
-    """Return the expected weights of the experts that a pass reads besides those of its first token.
+    """Return the expected number of weights in the experts that a pass reads in addition to its first
+    token's.
 
-    Every token chooses at random.
+    Each token is assumed to choose its experts at random.
     """
     if not isinstance(model, PublishedModel) or model.experts is None or model.n_active is None:
         return 0
@@ -244,19 +264,19 @@ def other_experts_parameters(model: ModelConfig | PublishedModel, tokens: int) -
 
 
 def check_requests(requests: Sequence[tuple[int, int]]) -> None:
-    """Raise ValueError if there is no pair; its numbers are checked where their work is counted."""
+    """Raise ValueError if there are no requests. Their numbers are checked where the work is counted."""
     if not requests:
         raise ValueError("tokens is empty; expected a pair (cached, new) for each request of the step")
 
 
 def check_counts(**counts: int) -> None:
-    """Raise ValueError unless each is a whole number of 1 or more."""
+    """Raise ValueError unless each argument is a whole number of at least 1."""
     for name, count in counts.items():
         check_whole(name, count)
 
 
 def check_between(above: float, limit: float, **numbers: float) -> None:
-    """Raise ValueError unless each is a finite number above `above` and at most `limit`."""
+    """Raise ValueError unless each of `numbers` is finite, greater than `above` and at most `limit`."""
     for name, x in numbers.items():
         if not is_number(x) or not above < x <= limit:
             raise ValueError(
