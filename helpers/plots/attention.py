@@ -12,17 +12,25 @@ from helpers.drawing.words import SMALL, plain, shorten, text_width
 
 
 def name_weights(words: Sequence[str], weights: Sequence[float] | np.ndarray, then: str) -> Picture:
-    """Draw `looks` for one text: the tokens that a query sees, itself last, and the predicted word `then`."""
+    """Draw one query's attention weights in one text.
+
+    Args:
+        words: the visible context, then the query.
+        weights: one head's, one for each word.
+        then: the predicted word.
+    """
     return looks([([*words, then], weights)])
 
 
 def looks(texts: Sequence[tuple[Sequence[str], Sequence[float] | np.ndarray]]) -> Picture:
-    """Draw the attention weights of a query in several texts: bars under the words, numbers on large ones.
+    """Draw one query's attention weights in several texts.
+
+    Each word has a bar under it, with its value if it is the largest or at least 0.1.
 
     Args:
-        texts: pairs of tokens and weights. The tokens, up to 80, are those that the query sees, the query,
-            which is the same in all texts, and the predicted word. The weights are those of one head, sum to
-            1, and are on all tokens but the last.
+        texts: (tokens, weights) pairs. Tokens (up to 80) are the visible context, then the query (the same in
+            all texts), then the predicted word. Weights are one head's, one for each token except the
+            predicted word, and sum to 1.
     """
 
     def draw(sheet: Sheet) -> None:
@@ -46,7 +54,14 @@ def looks(texts: Sequence[tuple[Sequence[str], Sequence[float] | np.ndarray]]) -
 def _words_over_weights(
     sheet: Sheet, words: Sequence[str], row: Sequence[float] | np.ndarray, then: str, y: float
 ) -> float:
-    """Write a text from height y down, the query last, with bars under the words; return its end."""
+    """Draw a text with bars under its words; return the y of the lower end, in px.
+
+    Args:
+        words: the visible context, then the query.
+        row: the weight of each word.
+        then: the predicted word.
+        y: the height of the first line of words, in px.
+    """
     most, x, deep = int(np.argmax(row)), 18.0, 0.0
     for n, (word, weight) in enumerate(zip(words, map(float, row), strict=True)):
         shown, bold = shorten(word, sheet.width - 40, bold=True), n in (most, len(row) - 1)

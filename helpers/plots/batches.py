@@ -1,4 +1,4 @@
-"""Figures of the tokens that a pass processes: those of several requests, and padding."""
+"""Bar charts, and figures of the input tensor of a pass, with the tokens of each request and padding."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.numbers import digits
 from helpers.drawing.words import SMALL, counted, text_width
 
-FILLS = ("query", "key", "value", "generated")  # of the first texts, the second, …
+FILLS = ("query", "key", "value", "generated")  # of the first text, the second, …
 
 
 def bars(lines: Mapping[str, Sequence[float]], parts: Sequence[str], unit: str, n: int = 2) -> Picture:
-    """Draw a bar for each line, with its one or two parts end to end, and their sum with n digits."""
+    """Draw a bar for each line: its one or two parts end to end, then their sum.
+
+    Args:
+        lines: maps the label of each line to the sizes of its parts.
+        parts: the names of the parts, in the same order.
+        unit: the unit of all sizes.
+        n: the number of significant digits.
+    """
     longest = max(map(sum, lines.values()))
     message = {name: f"{digits(sum(sizes), n)} {unit}" for name, sizes in lines.items()}
     room = max(text_width(text, SMALL, bold=True) for text in message.values())
@@ -42,10 +49,13 @@ def bars(lines: Mapping[str, Sequence[float]], parts: Sequence[str], unit: str, 
 
 
 def batches(passes: Mapping[str, Sequence[str]]) -> Picture:
-    """Draw the input tensors of passes: a square per token with the letter of its text; hatched padding.
+    """Draw the input tensor of each pass: one square per token, labelled with the letter of its text.
+
+    Padding is hatched.
 
     Args:
-        passes: by name, the rows of each tensor, with up to 14 letters, and spaces for padding.
+        passes: maps each name to its tensor's rows, strings of up to 14 characters: a letter per token, a
+            space for padding.
     """
     longest = max(len(line) for lines in passes.values() for line in lines)
     squares = {name: "".join(lines) for name, lines in passes.items()}

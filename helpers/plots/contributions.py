@@ -1,4 +1,4 @@
-"""The figure of notebooks 06 to 08: what each part of a model adds to the logit of a name."""
+"""The figure of notebooks 06 to 08: how much each part of a model adds to the logit of a name."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from helpers.drawing.words import SMALL, plain, shorten, text_width
 
 TITLE = "what each part adds to the logit of"
 ROW = 22.0  # px from one bar to the next
-SHOWN = 0.05  # what is less rounds to 0.0, and has no bar
+SHOWN = 0.05  # a smaller value is written as 0.0 and has no bar
 
 
 def contributions(name: str, models: Mapping[str, tuple[str, Mapping[str, float]]]) -> Picture:
-    """Draw what each part of a model adds to the logit of a name, minus the mean over the other names.
+    """Draw what each part of a model adds to the logit of a name, relative to the mean of the other names.
 
     Args:
         name: the name.
-        models: one to four, by name: the word that the model predicts, and what each part adds. All have the
-            same parts.
+        models: one to four models; maps each title to the word that the model predicts and the contribution
+            of each part. All have the same parts, in the same order.
     """
     parts = list(next(iter(models.values()))[1])
     values = [value for _, adds in models.values() for value in adds.values()]
@@ -63,5 +63,5 @@ def contributions(name: str, models: Mapping[str, tuple[str, Mapping[str, float]
 
 
 def signed(value: float) -> str:
-    """Format a number with its sign and one decimal: +10.5, −0.1, 0.0."""
+    """Format a number with a sign and one decimal place: +10.5 or −0.1; 0.0 has no sign."""
     return f"{value:+.1f}".replace("-", "−") if abs(value) >= SHOWN else "0.0"

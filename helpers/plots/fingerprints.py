@@ -17,10 +17,13 @@ CELL = 19.0  # px
 
 
 def fingerprints(prints: Mapping[str, Fingerprint], title: str = "Fingerprint") -> Picture:
-    """Draw a grid for each: a column per pass, a row per layer, the difference as ink, a ring on the first.
+    """Draw a grid for each comparison of two runs: a column per pass, a row per layer.
+
+    The larger the difference in a cell, the darker the cell; a ring marks the first difference larger than
+    rounding.
 
     Args:
-        prints: by name; full ink is a difference as large as the numbers themselves.
+        prints: maps names to fingerprints. A difference as large as the numbers themselves has full ink.
         title: the heading, above the legend.
     """
 

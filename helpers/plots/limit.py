@@ -1,4 +1,4 @@
-"""A figure of measured steps, each compared with its lower bound."""
+"""A figure of measured steps, each with its known parts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ Point = tuple[float, float]
 
 
 def waterfall(steps: Mapping[str, tuple[Mapping[str, Point], float]], title: str) -> Picture:
-    """Draw how long steps take: a bar for each, made of its known parts.
+    """Draw how long each step takes, as a bar made of its known parts.
 
     Args:
-        steps: by name, in order: the parts, each with its start and end in milliseconds, and the measured
-            milliseconds. Parts that run at the same time share the bar's height. The part "rest" is grey; up
-            to 4 others may have any names.
+        steps: maps the label of each step, in the order of drawing, to its parts and its measured time in
+            milliseconds. The parts map names to (start, end) in milliseconds; parts that overlap share the
+            bar's height. Without parts, the bar is as long as the measured time. The part "rest" is grey; up
+            to 4 others may have any names (up to 3 if the first is "reading").
         title: the heading.
     """
     most = max(_end(parts, measured) for parts, measured in steps.values())
@@ -59,14 +60,17 @@ def _end(parts: Mapping[str, Point], measured: float) -> float:
 
 
 def _lane(part: str, parts: Mapping[str, Point]) -> tuple[int, int]:
-    """Return the top and the height of a part in its bar: half of the bar if another part runs meanwhile."""
+    """Return a part's offset from the top of its bar, and its height, in px.
+
+    A part has half of the bar's height if it overlaps another part, else the whole height.
+    """
     start, end = parts.get(part, (0, 0))
     beside = [other for other, (a, b) in parts.items() if other == part or min(end, b) - max(start, a) > 1e-9]
     return (12 * beside.index(part), 12) if len(beside) > 1 else (0, 24)
 
 
 def _legend(sheet: Sheet, colours: Mapping[str, str]) -> float:
-    """Draw the legend; return its lower end."""
+    """Draw the legend; return the y of its lower end, in px."""
     x, y = 18.0, 44.0
     for name, colour in colours.items():
         if x + 20 + text_width(name, SMALL) > sheet.width - 8:

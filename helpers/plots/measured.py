@@ -1,4 +1,4 @@
-"""Figures of measured series: lines, and their axes."""
+"""Line charts of measured series."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from helpers.drawing.canvas import Picture, Sheet, apart
 from helpers.drawing.numbers import digits
 from helpers.drawing.words import SMALL, TEXT, plain, shorten, text_width
 
-# The lines of a figure: discs and dashes, so that they differ without colours.
+# The discs and dashes of each line, so that the lines can be told apart without colours.
 STYLES: list[tuple[str, Any]] = [
     ("ink", "-"), ("paper", (0, (5, 2.5))), ("ink", (0, (1.5, 1.5))), ("paper", (0, (6, 2, 1.5, 2)))
 ]  # fmt: skip
@@ -22,10 +22,15 @@ def curves(
     title: str, unit: str, across: str, xs: Sequence[float], series: Mapping[str, Sequence[float]],
     log: str = "",
 ) -> Picture:  # fmt: skip
-    """Draw a line for each series, named at its end; on a narrow sheet long names are above the lines.
+    """Draw a line for each series, labelled at its end; on a narrow sheet, long names are above the chart.
 
     Args:
-        log: the logarithmic axes, "x", "y" or "xy"; their values are above 0.
+        title: the heading.
+        unit: the unit of the values, or "".
+        across: the label of the x axis.
+        xs: the x values, ascending, the same for all series.
+        series: up to 4; maps each name to its values, one for each of `xs`.
+        log: the logarithmic axes, "x", "y" or "xy"; values on them must be above 0.
     """
     lines = {name: np.asarray(y, dtype=float) for name, y in series.items()}
     most = 1.08 * max(y.max() for y in lines.values())
@@ -33,13 +38,13 @@ def curves(
 
     def draw(sheet: Sheet) -> None:
         widest = max(text_width(name, SMALL) for name in lines)
-        above = sheet.narrow and widest > 116  # px: names in lines of their own
+        above = sheet.narrow and widest > 116  # px; names are then in lines of their own
         top = 62.0 + 22 * len(lines) * above
         room = max(58, widest * (not above), *(text_width(last, TEXT, bold=True) for last in lasts)) + 22
         right, base = sheet.width - (room if sheet.narrow else 206), top + 226
         sheet.heading(title)
         axes = sheet.plot(66, top, right, base, across)
-        for axis in log:  # few powers of ten lie in a short range across
+        for axis in log:  # a short range of x has few powers of ten
             log_axes(getattr(axes, f"{axis}axis"), base=2 if axis == "x" and xs[-1] < 100 * xs[0] else 10)
         axes.set(ylim=(min(y.min() for y in lines.values()) / 1.5, most) if "y" in log else (0, most))
         low = 0 if 4 * xs[0] < xs[-1] else xs[0] - 0.06 * (xs[-1] - xs[0])  # far from 0: no empty half
@@ -50,7 +55,7 @@ def curves(
             fill, dashes = STYLES[k]
             style: dict[str, Any] = {"marker": "o", "mfc": fill, "mec": "ink", "ms": 6}
             axes.plot(xs, y, color="ink", lw=1.6, ls=dashes, **style)
-            again = above and lasts[k] in lasts[:k]  # where no name stands beside it, once is enough
+            again = above and lasts[k] in lasts[:k]  # a value without a name next to it is written once
             _name_line(sheet, right, place, k, name, "" if again else lasts[k], above)
 
     sentence = "; ".join(
@@ -72,7 +77,7 @@ def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: st
 
 
 def log_axes(axis: Any, base: int = 10) -> None:
-    """Make an axis logarithmic, with at most 7 labels, at powers of the base."""
+    """Make a Matplotlib axis logarithmic, with at most 7 labels, at powers of the base."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     axis.set_major_locator(LogLocator(base, numticks=7))
     axis.set_minor_locator(NullLocator())

@@ -8,19 +8,21 @@ from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import SMALL, counted, listed
 from helpers.plots.batches import FILLS
 
-SIDE = 4  # rows of a page are drawn in lines of four
+SIDE = 4  # number of slots in a line of a page
 
 
 def pages(
     lengths: Mapping[str, int], tables: Mapping[str, Sequence[int]], n_pages: int, size: int
 ) -> Picture:
-    """Draw the pages of a pool, a square for each slot: filled by a request, empty, or in a free page.
+    """Draw each page of a pool with one square per slot: filled by a request, empty, or in a free page.
 
     Args:
-        lengths, tables: the number of KV entries and the block table of each request, by its letter.
-        size: slots in a page, a multiple of 4, up to 16.
+        lengths: maps each request's letter to its number of KV entries.
+        tables: maps each request's letter to its block table: page numbers, from 0.
+        n_pages: the number of pages in the pool.
+        size: the number of slots in a page, a multiple of 4, up to 16.
     """
-    rows_in: dict[int, tuple[str, int]] = {}  # by page, whose it is and how many rows of it are filled
+    rows_in: dict[int, tuple[str, int]] = {}  # for each page, its request and the number of filled slots
     for name, table in tables.items():
         for n, page in enumerate(table):
             rows_in[page] = name, min(size, lengths[name] - n * size)

@@ -8,7 +8,15 @@ from helpers.trace import Run, Trace, spread
 
 
 def times_scored(run: Run, n_tokens: int) -> list[list[int]]:
-    """Count how often the passes of a reply score each (query, key) pair; row i has keys 0 to i."""
+    """Count how often the passes of a run score each (query, key) pair of tokens.
+
+    Args:
+        run: the passes of one reply.
+        n_tokens: the number of tokens that these passes processed.
+
+    Returns:
+        A row for each query; row i has the counts of keys 0 to i.
+    """
     times = [[0] * (i + 1) for i in range(n_tokens)]
     for p in run.steps:
         part = p.parts[0]
@@ -19,11 +27,14 @@ def times_scored(run: Run, n_tokens: int) -> list[list[int]]:
 
 
 def triangle(trace: Trace, run: str = "uncached") -> Picture:
-    """Draw how often each pair is scored over a whole reply: a row per query, a column per key.
+    """Draw how often a whole reply scores each pair of tokens: a row per query, a column per key.
 
     Args:
-        trace: of one sequence; ValueError if more than 12 tokens were processed.
-        run: "uncached" shades by count; "cached" shades by pass, beginning with the prefill.
+        trace: of one sequence, with at most 12 processed tokens.
+        run: "uncached" shades each cell by its count; "cached" by the pass that processed the query.
+
+    Raises:
+        ValueError: more than 12 tokens were processed.
     """
     chosen = trace.run(run)
     n = 1 + max(token for p in chosen.steps for token in p.parts[0].queries)
@@ -71,14 +82,15 @@ def triangle(trace: Trace, run: str = "uncached") -> Picture:
 
 
 def first_pass(run: Run, token: int) -> int:
-    """Return the first pass of the reply, from 0, that processed a token."""
+    """Return the index of the first pass that processed a token; both indices are from 0."""
     return next(n for n, p in enumerate(run.steps) if token in spread(p.parts[0].new))
 
 
 def _shade(run: Run, query: int, count: int) -> tuple[float, str]:
-    """Return the opacity of blue in a cell, by count or by pass, and the colour of the text on it.
+    """Return the opacity of a cell's blue fill, and the colour of the text on it.
 
-    "ink" is legible up to an opacity of a half in both themes, "paper" on full blue.
+    Without a cache the opacity depends on the count; with a cache, on the pass. In the light and dark themes,
+    "ink" is legible up to an opacity of 0.5, and "paper" on full blue.
     """
     if run.cache == "none":
         share = (count - 1) / max(len(run.steps) - 1, 1)

@@ -10,15 +10,15 @@ from helpers.trace import Trace
 
 
 def whole_percent(p: float) -> str:
-    """Format a probability as whole percent, one that is nearly 0 as "<1"."""
+    """Format a probability in whole percent, without the %: "38", or "<1" for less than 0.5 percent."""
     return "<1" if p < 0.005 else f"{100 * p:.0f}"
 
 
 def words_not_said(trace: Trace) -> Picture:
-    """Draw the first 7 words of a reply, each with the most likely other words at its position.
+    """Draw each of the first 7 words of a reply among the most probable candidates at its position.
 
     Args:
-        trace: a run "cached" in it has recorded candidates.
+        trace: a trace whose run "cached" has recorded candidates.
     """
     outs = [step.parts[0].out[0] for step in trace.run("cached").steps[:7]]
     output = [trace.sequences[0].tokens[out.chosen].text for out in outs]

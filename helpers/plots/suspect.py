@@ -1,4 +1,4 @@
-"""Figures of how two runs of the same words differ, word by word: is it rounding, or a bug?"""
+"""Figures of how much two runs of the same words differ, word by word: is it rounding, or a bug?"""
 
 from __future__ import annotations
 
@@ -16,20 +16,25 @@ DASHES: dict[str, Any] = {"colour": "soft", "dashes": (0, (5, 4))}
 
 
 def suspect(places: Sequence[WordComparison], line: float) -> Picture:
-    """Draw `suspects` for one pair of runs, such as the logprobs of two servers."""
+    """Draw `suspects` for one pair of runs, such as the logprobs of two servers.
+
+    Args:
+        places: the comparison of each word.
+        line: the difference above which to suspect a bug, as returned by `rounding_limit`.
+    """
     return suspects({"": (places, line)})
 
 
 def suspects(pairs: Mapping[str, tuple[Sequence[WordComparison], float]]) -> Picture:
-    """Draw for each word of a reply how much two runs differ, and half the margin: what would change it.
+    """Draw how much two runs differ at each word of a reply, and half the margin: what could change the word.
 
     Args:
-        pairs: by name, all drawn at one scale: the places, and the difference above which to suspect a bug,
-            as returned by `rounding_limit`.
+        pairs: maps the name of each pair of runs to the comparison of each word, and to the difference above
+            which to suspect a bug, as returned by `rounding_limit`. All pairs are drawn at the same scale.
     """
     sizes = [x for places, line in pairs.values() for p in places for x in (p.margin / 2, p.difference)]
     sizes = [x for x in (*sizes, *(line for _, line in pairs.values())) if x > 0] or [1.0]
-    scale = min(sizes) / 3, max(sizes) * 3  # what is 0 lies on the axis
+    scale = min(sizes) / 3, max(sizes) * 3  # a value of 0 is drawn on the axis
 
     def draw(sheet: Sheet) -> None:
         sheet.heading("two runs, word by word")
@@ -56,7 +61,15 @@ def _panel(
     sheet: Sheet, box: tuple[float, float, float, float], places: Sequence[WordComparison], line: float,
     scale: tuple[float, float], labelled: bool,
 ) -> None:  # fmt: skip
-    """Draw one pair of runs."""
+    """Draw one pair of runs.
+
+    Args:
+        box: left, top, width and height, in px.
+        places: the comparison of each word.
+        line: the difference above which to suspect a bug.
+        scale: the lowest and the highest value of the y axis.
+        labelled: whether the y axis has numbers.
+    """
     left, top, wide, high = box
     radius = 4.5 if wide > 300 or len(places) < 13 else 3.0
     axes = sheet.plot(left, top, left + wide, top + high, "word of the reply")
@@ -72,7 +85,7 @@ def _panel(
         axes.plot([x, x], pair, color="line", lw=1.2)
     for ys, fill, edge in zip(zip(*both, strict=True), ("paper", "generated"), ("ink", "none"), strict=True):
         axes.plot(xs, ys, ls="none", marker="o", ms=2 * radius, mfc=fill, mec=edge, mew=1.2, clip_on=False)
-    free = left  # where no word stands yet
+    free = left  # the x from which there is no word yet
     for x, place in zip(xs, places, strict=True):
         if place.words[0] != place.words[1]:
             word = shorten(place.words[1], min(60, wide), SMALL)

@@ -10,11 +10,16 @@ from helpers.constrained.grammar import NONE
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import SMALL, counted, need, plain, shorten, text_width
 
-COLOURS = ("generated", "query")  # of two ways
+COLOURS = ("generated", "query")  # of the first and the second of two methods
 
 
 def chosen(words: Sequence[str], places: Collection[int]) -> Picture:
-    """Draw a text of a grammar: the words at `places`, from 0, were chosen; the grammar forced the others."""
+    """Draw a text that follows a grammar, and mark the words that were chosen.
+
+    Args:
+        words: the words of the text.
+        places: the indices of the chosen words, from 0; the grammar forced all others.
+    """
     n = len(places)
     heads = f"{counted(n, 'word')} chosen", f"{len(words) - n} had to come"
 
@@ -37,14 +42,18 @@ def chosen(words: Sequence[str], places: Collection[int]) -> Picture:
     return Picture(draw, f"{heads[0]}, in brackets; {heads[1]}: {' '.join(marked)}")
 
 
-LINE = 20  # px: of an ending in its state's box
+LINE = 20  # px: height of a line in the box of a state
 
 
 def automaton(table: np.ndarray, words: Sequence[str]) -> Picture:
-    """Draw a small automaton from top to bottom: states with the texts that may follow, arrows with words.
+    """Draw a small automaton from top to bottom: a box for each state, an arrow for each transition.
+
+    A box lists the texts that can follow; the label of an arrow is the word, or the words, that lead along
+    it.
 
     Args:
-        table: the transitions, (states, V), without loops, and with at most two paths from state 0.
+        table: the next state for each state and word, or `NONE`, (states, V); without loops, and with at most
+            two paths from state 0.
         words: the vocabulary, one word per column.
 
     Raises:
@@ -74,7 +83,7 @@ def automaton(table: np.ndarray, words: Sequence[str]) -> Picture:
 
     def draw(sheet: Sheet) -> None:
         pitch = min(190, (sheet.width - 24) / len(through))
-        for state, lines in left.items():  # a box as wide as the ways that lead through it
+        for state, lines in left.items():  # a box is as wide as the paths through it
             x, y, wide = 18 + pitch * lanes[state][0], tops[depth[state]], pitch * len(lanes[state]) - 12
             sheet.box(x, y, wide, high[state], fill="panel", edge="line")
             sheet.note(x + wide - 10, y + 16, str(state), at="right", bold=True)
@@ -97,13 +106,14 @@ def automaton(table: np.ndarray, words: Sequence[str]) -> Picture:
 def ahead(
     states: Sequence[int], drafted: Sequence[str], wrote: Sequence[str], must: Mapping[int, Sequence[str]]
 ) -> Picture:
-    """Draw how a draft advances the state, and the state after a rejected word: the right one, and a bug's.
+    """Draw how a draft advances the state, and the state after a rejection: the right state, and a bug's.
 
     Args:
-        states: before the draft, and after each of its words; up to 4 words.
-        drafted: the words of the draft.
-        wrote: what the model wrote: the accepted words, then one instead of the rejected word.
-        must: the words that must follow, by the right state and by the bug's state, both in `states`.
+        states: the state before the draft, then the state after each drafted word; all differ.
+        drafted: the drafted words, up to 4.
+        wrote: the words that the model wrote: the accepted words, then the word that replaces the rejected
+            one.
+        must: maps the right state, then the bug's state, to the words that must follow; both are in `states`.
     """
     a = len(wrote) - 1
     right, stays = must
@@ -149,7 +159,12 @@ def ahead(
 
 
 def two_ways(texts: Mapping[str, tuple[float, float]], ways: tuple[str, str]) -> Picture:
-    """Draw the probability of each text under two methods, named `ways`, as one bar above the other."""
+    """Draw the probability of each text under two methods, as one bar above the other.
+
+    Args:
+        texts: maps each text to its probability under the first and under the second method, 0 to 1.
+        ways: the names of the two methods.
+    """
 
     def draw(sheet: Sheet) -> None:
         y, longest = 20.0, (sheet.width - 36 - text_width("100.0%", SMALL, bold=True) - 12)
