@@ -1,6 +1,7 @@
 """Explorers: interactive pictures with controls, one per file.
 
-Each has a live form, made of ipywidgets, and a picture at its initial settings, which needs no kernel.
+Each has a live form, built with ipywidgets, and a still picture at its initial settings, which needs no
+kernel.
 """
 
 from helpers.explorers.words import NextWord

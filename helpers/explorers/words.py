@@ -1,4 +1,4 @@
-"""An explorer of the next word's probabilities, by temperature, top-k and top-p."""
+"""An explorer of how temperature, top-k and top-p change the next word's probabilities."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEAD = "word", "frame: before, filled: after", "before → after"
 
 @dataclass(frozen=True)
 class WordRow:
-    """A word, its probability before and after the settings, and why it is excluded, or ""."""
+    """A word, its probability before and after the settings apply, and why it is excluded, if it is."""
 
     word: str
     before: float
@@ -37,7 +37,7 @@ class WordRow:
 
 @dataclass(frozen=True)
 class WordBars:
-    """A row for each word, with two bars; a note in HTML below."""
+    """The explorer's picture: a row with two bars for each word, and a note in HTML below the rows."""
 
     rows: list[WordRow]
     note: str
@@ -58,7 +58,7 @@ class WordBars:
         return f'<div class="grid">{"".join(cells)}</div><p class="soft">{self.note}</p>'
 
     def draw(self, sheet: Sheet) -> None:
-        """Draw the rows on a sheet."""
+        """Draw the rows on a sheet, without the note."""
 
         def widest(texts: Iterable[str]) -> int:
             return ceil(max(text_width(text, SMALL, bold=True) for text in texts)) + 16
@@ -81,17 +81,17 @@ class WordBars:
             y += 49 if row.reason else 35
 
     def in_words(self) -> str:
-        """Return the rows as text."""
+        """Return the rows as text: each word with its probability before and after the settings apply."""
         return "; ".join(f"{row.word}: {row.number}" for row in self.rows) + "."
 
 
 class NextWord(Explorer):
-    """Probabilities of the next word before and after temperature, top-k and top-p.
+    """The next word's probabilities before and after temperature, top-k and top-p.
 
     Args:
-        logits: one number per word, (V,).
+        logits: one for each word, (V,).
         words: the V words.
-        n_shown: how many words are shown, the most likely first; the others are one row.
+        n_shown: how many words have a row of their own, the most probable first; all others share one row.
         temperature: its initial value, 0.1 to 3.
 
     Raises:
@@ -129,7 +129,7 @@ class NextWord(Explorer):
         }
 
     def excluded_by(self, temperature: float, top_k: int, top_p: float) -> list[str | None]:
-        """Return for each word the setting that excludes it, or None."""
+        """Return for each word the setting that excludes it ("top-k", "top-p" or "temperature"), or None."""
         remaining = next_probabilities(self.logits, temperature, top_k, top_p) > 0
         by_k = keep_top_k((self.logits - self.logits.max()) / temperature, top_k)
         by_p = by_k if top_p >= 1 else keep_top_p(by_k, top_p)
@@ -166,7 +166,13 @@ class NextWord(Explorer):
         return f"{n_in} of {len(after)} words can be drawn; {moved}."
 
     def _draws(self, after: np.ndarray) -> str:
-        """Return the result of 20 draws, always with the same seed, so that only the settings change it."""
+        """Return, in HTML, how often each word is drawn in 20 draws with a fixed seed.
+
+        Because the seed is fixed, only the settings change the result.
+
+        Args:
+            after: the probability of each word after the settings apply, (V,).
+        """
         drawn = np.random.default_rng(SEED).choice(len(after), size=DRAWS, p=after)
         times = [(word, int((drawn == n).sum())) for n, word in enumerate(self.words)]
         seen = ", ".join(f"{escape(word)} {count}" for word, count in times if count)
