@@ -1,5 +1,5 @@
-"""Checking of exercises; each notebook's exercises are in `helpers.chapters`.
+"""Tools that check a reader's answers. The exercises of each notebook are in `helpers.chapters`.
 
-`exercise` is an exercise as data, `result` what a checker returns, `guess` a prediction with its answer, and
-`reader` what is known about the reader's own cells.
+`exercise` defines an exercise as data, `result` the object that a check returns, and `guess` a prediction to
+compare with its answer. `reader` deals with the reader's own cells.
 """

@@ -1,4 +1,4 @@
-"""An exercise as data: its cases, its right answer, and wrong answers that readers give, with the reasons.
+"""An exercise as data: its cases, its right answer, and typical wrong answers with their reasons.
 
     from helpers.check.exercise import Case, Exercise
 
@@ -11,14 +11,18 @@
         success="6 for 3, and 0 for 0.",
     )
 
-`double(answer)` returns a `Result` and never raises; a call that does not return within ten seconds is ended.
-The right answer, the wrong ones and the reader's are run by the same `run`, and their results are compared: a
-wrong answer gets the reason of the listed one that gives the same results in every case. The result of the
-right answer also defines the expected type: a number, an array or tensor of a shape, bools, a list, a set (a
-list in any order), a tuple of parts, None. A `run` that observes more than what a function returns gives a
-dict from verb to value, {"returns": words, "leaves length at": 5}; the first value that differs is shown. An
-answer may also be data (numbers, a table): then `run` returns the part that a case names, a part that is
-`...` has not been filled in yet, and each case has its own reason.
+`double(answer)` returns a `Result` and never raises an error. A call that takes over ten seconds is stopped.
+
+The same `run` calls the reader's answer, the right answer and the listed wrong answers, and their results are
+compared. A wrong answer gets the reason of the listed wrong answer that gives the same results in every case.
+The result of the right answer also defines the expected type: a number, an array or tensor of a certain
+shape, bools, a list, a set (a list in any order), a tuple of parts, or None.
+
+To compare more than the return value, `run` returns a dict from verb to value, such as {"returns": words,
+"leaves length at": 5}. The first value that differs is shown.
+
+An answer may also be data, such as numbers or a table. Then `run` returns the part that a case names; a part
+that is `...` has not been filled in yet; and the reason is found for the first wrong case alone.
 """
 
 from __future__ import annotations
@@ -56,26 +60,27 @@ NO_RETURN = "a function that reaches no `return` gives None: end with `return �
 
 @dataclass(frozen=True)
 class Case:
-    """One input."""
+    """One input of an exercise."""
 
-    args: tuple[Any, ...]  # the answer gets copies of them
-    label: str = ""  # the input in words; without a label, the call as it would be written
-    trap: str = ""  # what a function has most likely forgotten if it raises, or gives NaN or None, here
-    wanted: str = ""  # what is expected in words, if the value itself would give the answer away
+    args: tuple[Any, ...]  # the answer is called with copies of these
+    label: str = ""  # the input in words; if empty, the call is shown as code
+    trap: str = ""  # what a function has probably overlooked if it raises an error or gives NaN or None here
+    wanted: str = ""  # the expected result in words, where its value would give the answer away
 
 
 class Exercise:
-    """An exercise; called with the reader's answer, or several, it returns whether that is right.
+    """An exercise. Call it with the reader's answer, or the parts of one, to get a `Result`.
 
     Args:
         name: the name that the reader defines.
-        todo: what to do, for an answer that has not been written yet.
-        cases: the inputs, as a `Case` or only its arguments; the first that goes wrong is shown.
-        right: the right answer; it is run at once, so that later definitions cannot change what is expected.
-        wrong: reasons, each followed by the answers that it fits; the most frequent reasons first.
-        success: the message for a right answer, with its numbers.
-        run: gets an answer and a case's arguments, and returns what is compared.
-        difference: describes how a value of the right type and shape differs, "gives …; expected …".
+        todo: what the reader should do, shown if the answer has not been written yet.
+        cases: the inputs, each a `Case` or just its arguments. The first case that goes wrong is shown.
+        right: the right answer. It is run immediately, so later definitions cannot change what is expected.
+        wrong: reasons, each followed by the wrong answers that it explains; the most frequent reasons first.
+        success: the message for a right answer, with numbers from the cases.
+        run: takes an answer and a case's arguments, and returns the result to compare.
+        difference: takes a wrong and the expected result, of the same type and shape, and describes how they
+            differ, as "gives …; expected …".
     """
 
     def __init__(
@@ -92,9 +97,9 @@ class Exercise:
     ) -> None:
         self.name, self.todo, self.right, self.success = name, todo, right, success
         self.run, self.difference = run, difference
-        self.is_function = callable(right)  # or data
+        self.is_function = callable(right)  # otherwise the answer is data
         self.cases = [case if isinstance(case, Case) else Case(case) for case in cases]
-        self.wrong: dict[str, list[Any]] = {}  # answers, by the reason that fits them
+        self.wrong: dict[str, list[Any]] = {}  # from a reason to the wrong answers that it explains
         for item in wrong:
             if isinstance(item, str):
                 answers = self.wrong.setdefault(item, [])
@@ -103,7 +108,10 @@ class Exercise:
         self.expected = [self.observe(right, case) for case in self.cases]
 
     def __call__(self, *answers: Any) -> Result:
-        """Check an answer, and note a right one as solved; raises nothing but Ctrl-C, and never warns."""
+        """Check an answer and record the exercise as solved if it is right.
+
+        Warnings are suppressed, and no exception is raised except KeyboardInterrupt.
+        """
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -141,9 +149,13 @@ class Exercise:
             raise NotSolvedError(so_far if n_right else self.todo)
 
     def observe(self, answer: Any, case: Case) -> Any:
-        """Run an answer on a case; return its result, or a NotRightError if it raises.
+        """Run an answer on a case and return its result.
 
-        A function that returns `...`, or a tuple with it, raises NotSolvedError.
+        A NotRightError is returned, not raised, if the answer raises an error, exceeds the time limit or
+        changes an argument. `...` is returned for data that has not been filled in yet.
+
+        Raises:
+            NotSolvedError: a function returned `...`, or a list, tuple or dict with a part that is `...`.
         """
         args = copy.deepcopy(case.args)
         try:
@@ -169,7 +181,7 @@ class Exercise:
         return value
 
     def checked(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a reader's function with a normalized result; `...` in the result raises NotSolvedError."""
+        """Wrap a reader's function: normalize its result, and raise NotSolvedError if a part is `...`."""
 
         def call(*args: Any) -> Any:
             result = normalized(function(*args))
@@ -180,11 +192,19 @@ class Exercise:
         return call
 
     def label(self, case: Case) -> str:
-        """Return a case in words: its label, or the call."""
+        """Return the case's label, or, if it has no label, the call as code."""
         return case.label or f"{self.name}({', '.join(clip(repr(arg)) for arg in case.args)})"
 
     def problem(self, got: Any, expected: Any, case: Case) -> NotRightError | None:
-        """Return what is wrong with an answer's result in a case, without a reason; None if it is right."""
+        """Return an error that describes what is wrong with a result, or None if the result is right.
+
+        Its reason is the case's `trap` where that applies; `explained` looks for a better one.
+
+        Args:
+            got: the result of the reader's answer, from `observe`.
+            expected: the result of the right answer.
+            case: the case that both results are for.
+        """
         if isinstance(got, NotRightError):
             return got
         verb = "gives" if self.is_function else "is"
@@ -205,7 +225,13 @@ class Exercise:
         return None
 
     def explained(self, problem: NotRightError, got: list[Any], n: int) -> NotRightError:
-        """Return a problem in case n with the reason of the first wrong answer with the same results."""
+        """Return a problem with the reason of the first listed wrong answer that gives the same results.
+
+        Args:
+            problem: the error for case n.
+            got: the results of the reader's answer, one for each case that was run.
+            n: index of the case, from 0.
+        """
         compared = [*range(len(got))] if self.is_function else [n]
         if isinstance(got[-1], NotRightError) and len(compared) - 1 > n:
             compared.pop()  # it raises in a later case; only the results before that are compared
@@ -223,12 +249,12 @@ class Exercise:
 
 
 def error_text(error: BaseException) -> str:
-    """Return an error's type and message on one line, even if its message cannot be read."""
+    """Return the type and message of an error on one line, even if `str(error)` fails."""
     return clip("".join(traceback.format_exception_only(error))).rstrip(".")
 
 
 def normalized(value: Any) -> Any:
-    """Convert iterators and arrays of text to lists, and fractions to numbers, in all parts of a value."""
+    """Convert iterators and text arrays in a value to lists, and fractions to numbers, at any depth."""
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "OU":
         return normalized(value.tolist())
     if isinstance(value, Iterator | KeysView | ValuesView):
@@ -241,14 +267,14 @@ def normalized(value: Any) -> Any:
 
 
 def parts(value: Any) -> list[Any]:
-    """Return the parts of a list, tuple or dict; any other value is its own only part."""
+    """Return the items of a list or tuple, or the values of a dict; any other value in a list by itself."""
     if isinstance(value, dict):
         return [*value.values()]
     return [*value] if isinstance(value, list | tuple) else [value]
 
 
 def to_array(value: Any) -> Any:
-    """Convert a value to an array of numbers or bools if possible; return any other value as it is."""
+    """Return a value as an array of numbers or bools; return it unchanged if it cannot be converted."""
     if is_tensor(value):
         dense = value.detach().cpu().to_dense()
         return (dense.float() if dense.is_floating_point() else dense).numpy()
@@ -264,13 +290,13 @@ def to_array(value: Any) -> Any:
 
 
 def has_nan(value: Any) -> bool:
-    """Whether a value contains NaN."""
+    """Return whether a value contains NaN."""
     array = to_array(value)
     return isinstance(array, np.ndarray) and array.dtype.kind == "f" and bool(np.isnan(array).any())
 
 
 def same(got: Any, expected: Any, atol: float = TOLERANCE) -> bool:
-    """Whether two values are equal, numbers to 0.01; NaN only equals NaN."""
+    """Return whether two values are equal. Numbers may differ by `atol`, and NaN equals only NaN."""
     if isinstance(got, dict) and isinstance(expected, dict):
         return got.keys() == expected.keys() and all(same(got[key], expected[key], atol) for key in got)
     a, b = to_array(got), to_array(expected)
@@ -285,7 +311,13 @@ def same(got: Any, expected: Any, atol: float = TOLERANCE) -> bool:
 
 
 def type_problem(got: Any, expected: Any, wanted: str = "") -> str:
-    """Return how the type or shape of an answer differs from what is expected; "" if it does not."""
+    """Return how the type or shape of a result differs from the expected one, or "" if it does not.
+
+    Args:
+        got: the result of the reader's answer.
+        expected: the result of the right answer.
+        wanted: the expected result in words; if empty, its type is described.
+    """
     message, a, b = describe(got), to_array(got), to_array(expected)
     if isinstance(expected, tuple):
         got = [*got] if isinstance(a, np.ndarray) and a.ndim else got
@@ -310,7 +342,7 @@ def type_problem(got: Any, expected: Any, wanted: str = "") -> str:
 
 
 def is_list_like(got: Any, expected: Any) -> bool:
-    """Whether an answer is a list of the same type as the expected one: of text, or of whole numbers."""
+    """Return whether a result is a list of text or of whole numbers, whichever `expected` contains."""
     if any(isinstance(part, str) for part in expected):
         return isinstance(got, list | tuple) and all(isinstance(part, str) for part in got)
     row = to_array(got)
@@ -318,7 +350,7 @@ def is_list_like(got: Any, expected: Any) -> bool:
 
 
 def type_in_words(expected: Any) -> str:
-    """Return the type of an expected value in words."""
+    """Return the type of an expected value in words, such as "a list of words"."""
     if isinstance(expected, tuple):
         return f"{len(expected)} parts"
     if isinstance(expected, list | set | frozenset):

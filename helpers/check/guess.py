@@ -1,4 +1,4 @@
-"""A prediction, made before the answer is shown."""
+"""Predictions that a reader makes before the answer is shown."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ WRITE_ONE = "write one in place of None, and run both cells again. The answer is
 
 
 class Guess:
-    """Compares the reader's guess with the answer; without a guess it does not show the answer.
+    """A comparison of the reader's guess with the answer, which is not shown until there is a guess.
 
-    A notebook stores the output without a guess. So the answer is in folded text below as well.
+    Notebooks are stored with the output for no guess, so each also gives the answer in folded text below.
 
     Args:
-        guess: the reader's guess; None, a value of another type than the answer, and NaN count as no guess.
+        guess: the reader's guess. None, NaN, and a value of a type other than the answer's count as no guess.
         answer: the right answer.
-        why: a sentence that explains it.
-        like: a value of the type that is asked for, if the answer is a text that describes it.
-        options: the values to choose from, if there are only a few.
+        why: a sentence that explains the answer.
+        like: an example of the type that is asked for, if `answer` is a text that describes the answer.
+        options: the values that the reader may choose from; if empty, any value of the right type is allowed.
 
     Raises:
         ValueError: the answer is NaN.
@@ -39,7 +39,7 @@ class Guess:
 
     @property
     def right(self) -> bool:
-        """Whether the guess is the answer; lists, tuples, sets and arrays count as equal."""
+        """Whether the guess equals the answer. Lists, tuples, sets and arrays with equal items are equal."""
         guess, answer = _plain(self.guess), _plain(self.answer)
         if isinstance(guess, set) and isinstance(answer, list):
             return len(guess) == len(answer) and all(part in [*guess] for part in answer)
@@ -47,7 +47,7 @@ class Guess:
 
     @property
     def missing(self) -> str:
-        """Why there is no guess yet, and what to write; "" if there is a guess."""
+        """Why the guess does not count as one, and what to write instead; "" if it counts."""
         if self.guess is None or self.guess is ...:
             return WRITE_ONE
         if self.options and _plain(self.guess) not in map(_plain, self.options):
@@ -69,7 +69,7 @@ class Guess:
 
 
 def type_name(x: Any) -> str:
-    """Return the type of a guess, in words for the reader."""
+    """Return the type of a value in words for the reader, such as "a number" for 3."""
     x = x.tolist() if hasattr(x, "tolist") else x
     if isinstance(x, bool):
         return "True or False"
@@ -83,7 +83,7 @@ def type_name(x: Any) -> str:
 
 
 def nearest(guess: Any, options: Sequence[float], measured: float, why: str = "") -> Guess:
-    """Compare a guess with the option that is nearest to a measured ratio.
+    """Compare a guess with the option that is nearest to a measured ratio on a logarithmic scale.
 
     Raises:
         ValueError: the measured ratio is not a finite number above 0.
@@ -94,7 +94,7 @@ def nearest(guess: Any, options: Sequence[float], measured: float, why: str = ""
 
 
 def _plain(x: Any) -> Any:
-    """Convert arrays and tuples to lists, and text to lower case, so that `==` can compare them."""
+    """Return a value that `==` can compare: sequences and arrays as lists, text stripped and lowercased."""
     if hasattr(x, "tolist"):
         x = x.tolist()
     if isinstance(x, list | tuple | range):

@@ -1,4 +1,4 @@
-"""The reader's own cells: which line raised, which exercises are solved, and calls that do not end."""
+"""Support for the reader's own cells: a time limit for calls, the line of an error, and solved exercises."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ _raise_in: Any = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
 
 class TimeLimitError(BaseException):
-    """A call did not return in time. A BaseException, so that a reader's `except Exception` lets it pass."""
+    """A call exceeded its time limit. It is a BaseException so that `except Exception` does not catch it."""
 
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimeLimitError in the block, at its next line of Python, if it takes longer than this."""
+    """Raise TimeLimitError inside the `with` block if it runs for more than `seconds`.
+
+    A call into compiled code is not interrupted; the error is raised at the next line of Python.
+    """
     thread = ctypes.c_ulong(threading.get_ident())
     timer = threading.Timer(seconds, _raise_in, (thread, ctypes.py_object(TimeLimitError)))
     timer.daemon = True
@@ -42,7 +45,10 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def line_of(error: BaseException) -> str:
-    """Return a sentence with the line of the reader's cell that raised an error; "" if none of them did."""
+    """Return a sentence that quotes the line of the reader's cell that raised an error.
+
+    If the traceback includes several cells, the outermost is used. If it includes no cell, return "".
+    """
     frames = [(frame.f_code.co_filename, n) for frame, n in traceback.walk_tb(error.__traceback__)]
     cells = [name for name, n in frames if linecache.getline(name, n) and not Path(name).exists()]
     if not cells:
@@ -52,7 +58,10 @@ def line_of(error: BaseException) -> str:
 
 
 def keep_solved(exercise: object) -> None:
-    """Note in SOLVED, once, that an exercise of the notebook's `check` is solved, if that can be written."""
+    """Add a solved exercise of the notebook's `check` module to the file SOLVED, unless it is already there.
+
+    Do nothing outside a notebook, or if the file cannot be written.
+    """
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     checker = shell.user_ns.get("check") if shell else None
     if not ismodule(checker):

@@ -1,4 +1,4 @@
-"""What a checker returns: right, not right yet or not solved yet, in a few lines."""
+"""The results of a check (right, not right yet, or not solved yet), and how they show a reader's values."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Result:
     """The result of a check."""
 
     state: str  # "right", "not right yet" or "not solved yet"
-    message: str  # the values that show it
-    reason: str = ""  # why an answer is wrong, if known
+    message: str  # the values that justify the state, or what to write
+    reason: str = ""  # why the answer is probably wrong, if known
 
     @property
     def solved(self) -> bool:
@@ -41,11 +41,17 @@ class Result:
 
 
 class NotSolvedError(Exception):
-    """The reader has not written the answer, or not all of it; the message says what to write."""
+    """The reader has not completed the answer. The message says what to write."""
 
 
 class NotRightError(Exception):
-    """An answer is wrong: what it gives, what was expected, and, if known, the likely reason and the line."""
+    """The reader's answer is wrong.
+
+    Args:
+        message: what the answer gives, and what was expected.
+        reason: the probable reason, if known.
+        line: a sentence with the line that raised an error, from `reader.line_of`, if one did.
+    """
 
     def __init__(self, message: str, reason: str = "", line: str = "") -> None:
         super().__init__(message)
@@ -53,7 +59,7 @@ class NotRightError(Exception):
 
 
 def marked(right: bool, text: str) -> str:
-    """Return lines as HTML that shows right or wrong by a sign and by a colour."""
+    """Return text as HTML, with a sign (✓ or ✗) and a colour that show whether the answer is right."""
     sign, name, colour = ("✓", "success", "#2e7d32") if right else ("✗", "error", "#c62828")
     colour = f"var(--jp-{name}-color1, {colour})"  # JupyterLab's own fits its theme
     body = escape(text).replace("\n", "<br>")
@@ -62,19 +68,19 @@ def marked(right: bool, text: str) -> str:
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether a value is a PyTorch tensor; PyTorch need not be installed."""
+    """Return whether a value is a PyTorch tensor, without importing PyTorch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
 
 def clip(text: str) -> str:
-    """Return a text on one line, shortened if it is long."""
+    """Return a text on one line, shortened to `MAX_CHARACTERS` and " …" if it is longer."""
     line = " ".join(text[: 4 * MAX_CHARACTERS].split())
     return line if len(line) <= MAX_CHARACTERS else f"{line[:MAX_CHARACTERS]} …"
 
 
 def show(value: Any) -> str:
-    """Return a number with at most two digits, several numbers with commas, or text as it is."""
+    """Return a value on one line: a rounded number, several separated by commas, or the text itself."""
     if isinstance(value, str):
         return clip(value)
     if isinstance(value, np.ndarray) and not value.ndim:
@@ -91,7 +97,7 @@ def show(value: Any) -> str:
 
 
 def describe(value: Any) -> str:
-    """Return what a value of an unexpected type is, on one line."""
+    """Return a one-line description of a value that has an unexpected type or shape."""
     name = clip(type(value).__name__)
     if value is None or value is ...:
         return "None" if value is None else "..."
