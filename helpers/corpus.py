@@ -1,7 +1,7 @@
-"""Weather diaries from a small grammar and a seed: the training data of this project's model.
+"""The training data of this project's model: weather diaries, generated from a small grammar and a seed.
 
 A diary begins with a name and a city, continues with the weather, and is signed with the same name and city.
-Some pairs of name and city are held out of training, so that signing them is copying, not memorization.
+Some (name, city) pairs are held out of training: to sign their diaries, a model must copy, not memorize.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-EOS = "<eos>"  # ends a diary or a single sentence; nothing marks the beginning
+EOS = "<eos>"  # ends a diary or a single sentence; there is no token for the beginning
 
 NAMES = tuple(
     "Ada Aisha Amir Ana Ben Bram Carla Chen Dara David Elif Emil Emma Farid Femi Grace Hana Hugo Ida Ines "
@@ -25,7 +25,7 @@ CITIES = tuple(
     "Tallinn Tokyo Toronto Tunis Vienna Warsaw Zagreb Zurich".split()
 )
 
-# The words for each blank; a word that is listed twice is chosen twice as often.
+# The words that may fill each blank of a template; a word listed twice is chosen twice as often.
 SLOTS = {
     "day": "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split(),
     "sky": "sunny cloudy rainy windy foggy snowy stormy".split(),
@@ -44,7 +44,7 @@ OPENINGS = (
     "{name} lives in {city} .",
     "This is the diary of {name} from {city} .",
 )
-# Sentences that repeat the name or the city. (With the name in fewer, the model did not learn to copy it.)
+# Sentences that repeat the name or the city. (When fewer had the name, the model did not learn to copy it.)
 PERSONAL = (
     "{day} is {sky} in {city} .",
     "The {part} in {city} was {sky} .",
@@ -67,13 +67,13 @@ QUIET = (
 )
 SIGNATURE = "Signed by {name} from {city} ."
 
-MAX_WORDS = 120  # in a diary, so that it fits into a text of 128 tokens with a short sentence before it
+MAX_WORDS = 120  # of a diary: it fits, with a short sentence before it, into a text of 128 tokens
 BARE = 1 / 3  # the share of entries that are single sentences
 
 
 @dataclass(frozen=True)
 class Diary:
-    """One diary: the name and city of its signature, and its words, ending with `<eos>`."""
+    """One diary: the name and city of its signature, and all its words, of which the last is `<eos>`."""
 
     name: str
     city: str
@@ -86,23 +86,29 @@ class Diary:
 
     @property
     def prompt(self) -> str:
-        """The diary up to and including "Signed by": the name comes next."""
+        """The diary up to and including "Signed by"; the next word is the name."""
         return " ".join(self.words[: self.words.index("Signed") + 2])
 
 
 def is_held_out(name: str, city: str) -> bool:
-    """Whether a pair is held out of training: a fifth of all pairs, and of those of every name and city."""
+    """Return whether a pair is held out of training; a fifth of the pairs of each name and each city are."""
     return (NAMES.index(name) + CITIES.index(city)) % 5 == 0
 
 
 @functools.cache
 def pairs(held_out: bool = False) -> tuple[tuple[str, str], ...]:
-    """Return the (name, city) pairs that are in training, or those held out."""
+    """Return all (name, city) pairs that are used in training, or all that are held out."""
     return tuple((name, city) for name in NAMES for city in CITIES if is_held_out(name, city) == held_out)
 
 
 def sentence(template: str, rng: random.Random, **names: str) -> list[str]:
-    """Fill in a template; return its words, including the full stop."""
+    """Fill in a template and return its words; the full stop counts as a word.
+
+    Args:
+        template: a sentence with blanks, such as "{name} saw a {animal} .".
+        rng: chooses the words of the blanks in `SLOTS`.
+        names: the values of the other blanks, `name` and `city`.
+    """
     words = {slot: rng.choice(choices) for slot, choices in SLOTS.items()}
     return template.format(**words, **names).split()
 
@@ -111,12 +117,13 @@ def diary(rng: random.Random, *, held_out: bool = False, quiet: int | None = Non
     """Write one diary of at most `MAX_WORDS` words.
 
     Args:
-        rng: source of random choices; the same seed writes the same diary.
-        held_out: use a (name, city) pair that is not in training.
-        quiet: minimum number of words without name or city before "Signed", 0 to 72; None chooses at random.
+        rng: source of random choices; the same seed gives the same diary.
+        held_out: use a (name, city) pair that is held out of training.
+        quiet: minimum number of words, 0 to 72, in the sentences before "Signed" that have neither name nor
+            city; None chooses it at random.
 
     Raises:
-        ValueError: quiet is out of range.
+        ValueError: `quiet` is out of range.
     """
     if quiet is not None and not 0 <= quiet <= 72:
         raise ValueError(f"quiet is {quiet}; expected 0 to 72 words, as a diary has {MAX_WORDS} at most")
@@ -129,7 +136,11 @@ def diary(rng: random.Random, *, held_out: bool = False, quiet: int | None = Non
 
 
 def body(rng: random.Random, name: str, city: str, quiet: int) -> list[str]:
-    """Write a diary without its signature: opening, three or four personal sentences, a quiet stretch."""
+    """Return the words of a diary without its signature.
+
+    They are an opening, three or four sentences with the name or city, and sentences with neither, which
+    have at least `quiet` words in all.
+    """
     templates = [rng.choice(OPENINGS), *rng.sample(PERSONAL, rng.choice((3, 4)))]
     words = [word for template in templates for word in sentence(template, rng, name=name, city=city)]
     end = len(words) + quiet
@@ -139,7 +150,7 @@ def body(rng: random.Random, name: str, city: str, quiet: int) -> list[str]:
 
 
 def entries(rng: random.Random) -> Iterator[tuple[str, ...]]:
-    """Yield the endless corpus, entry by entry: diaries and single sentences."""
+    """Yield an endless sequence of corpus entries, each the words of a diary or of a single sentence."""
     while True:
         if rng.random() < BARE:
             yield (*sentence(rng.choice(QUIET), rng), EOS)
@@ -152,7 +163,8 @@ def training_texts(seed: int, length: int) -> Iterator[list[str]]:
 
     Args:
         seed: the same seed yields the same texts.
-        length: words in a text. It begins with an entry, as a prompt does; its last entry may be cut.
+        length: number of words in each text. A text begins where an entry begins, as a prompt does; its last
+            entry may be cut short.
     """
     rng = random.Random(seed)
     corpus = entries(rng)
@@ -164,7 +176,7 @@ def training_texts(seed: int, length: int) -> Iterator[list[str]]:
 
 
 def vocabulary() -> list[str]:
-    """Return all words of the corpus: `<eos>`, then the words of sentences, names and cities."""
+    """Return the distinct words of the corpus: `<eos>`, the words of sentences, the names, and the cities."""
     sentences = " ".join((*QUIET, *OPENINGS, *PERSONAL, SIGNATURE)).split()
     fixed = [word for word in sentences if not word.startswith("{")]
     filled = [word for choices in SLOTS.values() for word in choices]
@@ -175,7 +187,10 @@ Rules = dict[str, list[tuple[str, ...]]]
 
 
 def week_rules(name: str, city: str) -> Rules:
-    """Return the rules of "{week}": a signed report of the weather of seven days, which no diary contains."""
+    """Return grammar rules, with start rule "{week}", for a signed report of the weather on seven days.
+
+    No diary of the corpus contains such a report.
+    """
     words = SLOTS | {"name": [name], "city": [city]}
     days = " ".join(f"{day} is {{sky}} in {{city}} ." for day in SLOTS["day"])
     rules: Rules = {"{week}": [(*f"{days} {SIGNATURE}".split(), EOS)]}
