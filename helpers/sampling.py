@@ -1,4 +1,4 @@
-"""From logits to the next token: softmax, greedy, temperature, top-k, top-p; verification of draft tokens."""
+"""Choosing the next token from logits, greedily or by sampling, and verifying draft tokens."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ ROUNDING = 1e-9  # relative to p, so that the largest token is kept for any p
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a reply chooses its tokens: greedily, or sampled if there is a temperature.
+    """Settings for choosing the tokens of a reply: greedily, or by sampling if a temperature is set.
 
     Args:
-        temperature, top_k, top_p: as in `next_probabilities`; temperature None means greedy.
-        seed: of the random numbers: the same seed samples the same tokens.
+        temperature, top_k, top_p: as in `next_probabilities`, except that temperature None means greedy.
+        seed: seed of the random numbers; the same seed samples the same tokens.
     """
 
     temperature: float | None = None
@@ -43,11 +43,11 @@ class Sampling:
         check_whole("seed", self.seed, minimum=0)
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
-        """Return the probability of each token, (V,); if greedy, the model's own probabilities."""
+        """Return the probability of each token, (V,); for greedy settings, the softmax of the logits."""
         return next_probabilities(logits, self.temperature or 1.0, self.top_k, self.top_p)
 
     def __str__(self) -> str:
-        """Return the settings as text: "greedy", or "sampled, temperature 0.8, top-k 5"."""
+        """Return the settings as text, such as "greedy" or "sampled, temperature 0.8, top-k 5"."""
         settings = {"temperature": self.temperature, "top-k": self.top_k, "top-p": self.top_p}
         named = [f"{name} {value:g}" for name, value in settings.items() if value is not None]
         return ", ".join(["greedy" if self.temperature is None else "sampled", *named])
@@ -57,7 +57,11 @@ GREEDY = Sampling()
 
 
 def check_sampling(sampling: Sampling, vocab_size: int) -> Sampling:
-    """Return the settings. ValueError unless they are a `Sampling` whose top_k is at most `vocab_size`."""
+    """Return the settings unchanged if they are valid.
+
+    Raises:
+        ValueError: they are not a `Sampling`, or their top_k is over `vocab_size`.
+    """
     if not isinstance(sampling, Sampling):
         raise ValueError(f"sampling is {sampling!r}; expected settings such as Sampling(temperature=0.8)")
     if sampling.top_k is not None and sampling.top_k > vocab_size:
@@ -66,9 +70,9 @@ def check_sampling(sampling: Sampling, vocab_size: int) -> Sampling:
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
-    """Return softmax of scores along the last axis: weights that sum to 1, and 0 for a score of -inf.
+    """Return the softmax of scores along the last axis: weights that sum to 1, with 0 for a score of -inf.
 
-    A row of -inf only gives zeros: plain softmax would divide 0 by 0 and give NaN.
+    A row in which every score is -inf gives zeros; plain softmax would divide 0 by 0 and give NaN.
     """
     peak = scores.max(axis=-1, keepdims=True)
     exps = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
@@ -77,12 +81,12 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 
 
 def greedy(logits: np.ndarray) -> int:
-    """Return the index of the largest of (V,) logits; the first in a tie."""
+    """Return the index of the largest of (V,) logits, or the lowest such index in a tie."""
     return int(np.argmax(check_logits(logits)))
 
 
 def keep_top_k(logits: np.ndarray, k: int) -> np.ndarray:
-    """Set all but the k largest of (V,) logits to -inf; in a tie the first are kept."""
+    """Return (V,) logits with all but the k largest set to -inf; among equal logits, the first are kept."""
     best = np.argsort(-logits, kind="stable")[:k]
     kept = np.full_like(logits, -np.inf)
     kept[best] = logits[best]
@@ -90,7 +94,7 @@ def keep_top_k(logits: np.ndarray, k: int) -> np.ndarray:
 
 
 def keep_top_p(logits: np.ndarray, p: float) -> np.ndarray:
-    """Keep the smallest set of the largest (V,) logits whose probabilities sum to p; set others to -inf."""
+    """Return (V,) logits, with -inf for all but the fewest most probable tokens that together reach p."""
     order = np.argsort(-logits, kind="stable")
     weights = softmax(logits)[order]
     before = np.cumsum(weights) - weights  # the sum over the more probable tokens
@@ -103,16 +107,17 @@ def keep_top_p(logits: np.ndarray, p: float) -> np.ndarray:
 def next_probabilities(
     logits: np.ndarray, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
 ) -> np.ndarray:
-    """Return the probability of each token: temperature first, then top-k, then top-p.
+    """Return the probability of each token, (V,), after temperature, top-k and top-p, in this order.
 
     Args:
         logits: one number per token, (V,).
-        temperature: over 0; below 1 sharpens, above 1 flattens the distribution.
-        top_k: number of tokens to keep, 1 to V; None keeps all.
-        top_p: probability of the smallest set of tokens to keep, over 0 to 1; None keeps all.
+        temperature: a number over 0; below 1 it sharpens the distribution, above 1 it flattens it.
+        top_k: number of most probable tokens to keep, 1 to V; None keeps all.
+        top_p: keep the fewest most probable tokens whose probabilities sum to at least this, over 0 and at
+            most 1; None keeps all.
 
-    Returns:
-        Probabilities, (V,), that sum to 1. ValueError for a setting out of range, or invalid logits.
+    Raises:
+        ValueError: a setting is out of range, or the logits are invalid (see `check_logits`).
     """
     logits = check_logits(logits)
     check_sampling(Sampling(temperature, top_k, top_p), len(logits))
@@ -127,11 +132,13 @@ def next_probabilities(
 
 
 def accept(drafted: Sequence[int], chosen: Sequence[int]) -> list[int]:
-    """Accept draft tokens up to the first that the model would not choose, and replace that one.
+    """Return the draft tokens before the first that differs from the model's choice, and then that choice.
+
+    If no token differs, all k draft tokens are returned, and then the model's choice after them.
 
     Args:
-        drafted: k tokens.
-        chosen: the model's choice at the position of each, and after the last: k + 1 tokens.
+        drafted: k draft tokens.
+        chosen: the model's choices at their positions and at the next position, k + 1 tokens.
     """
     a = 0
     while a < len(drafted) and drafted[a] == chosen[a]:
@@ -140,16 +147,16 @@ def accept(drafted: Sequence[int], chosen: Sequence[int]) -> list[int]:
 
 
 def accept_or_resample(p: np.ndarray, q: np.ndarray, token: int, u: float) -> np.ndarray | None:
-    """Verify a draft token so that the resulting token is distributed as p, whatever q is.
+    """Accept or reject a draft token so that the resulting token has the distribution p, whatever q is.
 
     Args:
         p: the model's probabilities, (V,).
-        q: the probabilities that the token was sampled with, (V,).
+        q: the probabilities from which the token was sampled, (V,).
         token: the draft token.
-        u: a random number, 0 or more and under 1.
+        u: a uniform random number, at least 0 and under 1.
 
     Returns:
-        None if the token is accepted. Otherwise the probabilities to sample its replacement with, (V,).
+        None if the token is accepted; otherwise the probabilities from which to sample its replacement, (V,).
 
     Source: Leviathan et al. 2022, arXiv:2211.17192; Chen et al. 2023, arXiv:2302.01318.
     """
@@ -162,12 +169,15 @@ def accept_or_resample(p: np.ndarray, q: np.ndarray, token: int, u: float) -> np
 def accept_sampled(
     drafted: Sequence[int], p: np.ndarray, q: np.ndarray, rng: np.random.Generator
 ) -> list[int]:
-    """Verify draft tokens one after the other; return those accepted, and one more that is sampled.
+    """Verify draft tokens in order and return those accepted, followed by one sampled token.
+
+    The sampled token replaces the first rejected token, or follows the last if all are accepted.
 
     Args:
-        drafted: k tokens.
-        p: the model's probabilities at the position of each, and after the last, (k + 1, V).
-        q: the probabilities that each was sampled with, (k, V).
+        drafted: k draft tokens.
+        p: the model's probabilities at their positions and at the next position, (k + 1, V).
+        q: the probabilities from which each draft token was sampled, (k, V).
+        rng: source of random numbers.
     """
     for n, token in enumerate(drafted):
         residual = accept_or_resample(p[n], q[n], token, rng.random())
@@ -177,12 +187,16 @@ def accept_sampled(
 
 
 def draw(weights: np.ndarray, rng: np.random.Generator) -> int:
-    """Sample an index with these probabilities, (V,)."""
+    """Return an index sampled with these probabilities, (V,), which sum to 1."""
     return int(rng.choice(len(weights), p=weights))
 
 
 def chooser(sampling: Sampling, vocab_size: int) -> Chooser:
-    """Return a function from logits (V,) to an index. ValueError if top_k is over `vocab_size`."""
+    """Return a function that chooses a token, 0 to V - 1, given logits (V,).
+
+    Raises:
+        ValueError: as in `check_sampling`.
+    """
     check_sampling(sampling, vocab_size)
     if sampling.temperature is None:
         return greedy
@@ -191,7 +205,11 @@ def chooser(sampling: Sampling, vocab_size: int) -> Chooser:
 
 
 def check_logits(logits: np.ndarray) -> np.ndarray:
-    """Return logits as a float array (V,). ValueError for another shape, NaN, +inf, or -inf only."""
+    """Return logits as a float array, (V,).
+
+    Raises:
+        ValueError: the shape is not (V,), a logit is NaN or +inf, or every logit is -inf.
+    """
     array = np.asarray(logits, dtype=float)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"logits have shape {array.shape}; expected (V,): pass those of the last position")
@@ -204,14 +222,19 @@ def check_logits(logits: np.ndarray) -> np.ndarray:
 
 
 class Draft(NamedTuple):
-    """Draft tokens, to be verified by the model."""
+    """Draft tokens for the model to verify."""
 
     tokens: list[int]  # d ids
-    q: Any = None  # the probabilities that each was sampled with, (d, V); one-hot if certain; None if greedy
+    q: Any = None  # probabilities from which each was sampled, (d, V), one-hot if certain; None if greedy
 
 
 class Sampler:
-    """Chooses the tokens of a reply: `sample` one for a draft, `verify` draft tokens."""
+    """Chooses the tokens of a reply: `sample` chooses a draft token, `verify` accepts or replaces drafts.
+
+    Args:
+        sampling: the settings.
+        vocab_size: V, the number of tokens in the vocabulary.
+    """
 
     def __init__(self, sampling: Sampling, vocab_size: int) -> None:
         self.sampling = check_sampling(sampling, vocab_size)
@@ -219,14 +242,23 @@ class Sampler:
         self.rng = np.random.default_rng(sampling.seed)
 
     def sample(self, logits: np.ndarray) -> tuple[int, np.ndarray | None]:
-        """Return a token chosen from logits (V,), and the probabilities that it was sampled with, (V,)."""
+        """Choose a token from logits (V,).
+
+        Returns:
+            The token, and the probabilities from which it was sampled, (V,), or None if greedy.
+        """
         if self.greedy:
             return greedy(logits), None
         q = self.sampling.probabilities(logits)
         return draw(q, self.rng), q
 
     def verify(self, draft: Draft, logits: np.ndarray) -> list[int]:
-        """Return 1 to d + 1 new tokens; logits of the draft's positions and the next, (d + 1, V)."""
+        """Return 1 to d + 1 new tokens: the accepted draft tokens and one more, which the model chooses.
+
+        Args:
+            draft: d tokens.
+            logits: the model's logits at their positions and at the next position, (d + 1, V).
+        """
         if self.greedy:
             return accept(draft.tokens, logits.argmax(axis=-1).tolist())
         p = np.array([self.sampling.probabilities(row) for row in logits])
