@@ -1,11 +1,11 @@
 """The four-head toy: a decoder small enough to work out on paper.
 
-Each token carries one number. Four heads select tokens by simple rules and average their numbers; an LM
-head turns the four averages into the next word. Positions count from 1.
+Each token carries one number. Four heads select tokens by simple rules and average their numbers, and an LM
+head turns the four averages into logits of the next word. Positions are counted from 1.
 
 The prompt, its four numbers and the four rules come from "From Prompt to Prediction: Understanding
-Prefill, Decode, and the KV Cache in LLMs" (Machine Learning Mastery, 2026; its head "last" is
-"newest" here). The other words, the LM head, the second layer, the keys and the sink score are our own.
+Prefill, Decode, and the KV Cache in LLMs" (Machine Learning Mastery, 2026), which calls the head "newest"
+"last". The other words, the LM head, the second layer, the keys and the sink score are our own.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ PROMPT = ("Today", "weather", "is", "so")
 NUMBERS = {"Today": 10, "weather": 20, "is": 1, "so": 5, "nice": 14, "warm": 12, "delicious": 13}
 HEADS = ("even", "newest", "first", "all")
 EOS = "<eos>"
-VOCABULARY = ("nice", "warm", "delicious", EOS)  # the words it may generate
+VOCABULARY = ("nice", "warm", "delicious", EOS)  # the words that the toy can generate
 
-LM_HEAD = np.array(  # one number for each word and head: (V, H)
+LM_HEAD = np.array(  # one weight for each word and head, (V, H)
     [
         [0.4, -0.2, 0.2, 0.1],  # nice
         [0.4, -0.2, 0.1, 0.1],  # warm
@@ -32,11 +32,11 @@ LM_HEAD = np.array(  # one number for each word and head: (V, H)
     ]
 )
 
-# How sharply a query selects. e**(-BETA / 2), the weight that the sink would keep, is less than the smallest
-# float: it is 0, so the dot products select exactly what the rules select, and a tie remains a tie.
+# How sharply a query selects. The weight that the sink would keep, e**(-BETA / 2), is less than the smallest
+# float, so it is 0: the dot products select exactly the tokens that the rules select, and ties remain ties.
 BETA = 2000.0
-QUERIES = BETA * np.array([[1, 0], [0, 1], [0, -1], [0, 0]])  # (H, 2), set by hand, one for each head
-SINK = np.array([BETA / 2, -np.inf, -np.inf, -np.inf])  # (H,): a score that only `even` has
+QUERIES = BETA * np.array([[1, 0], [0, 1], [0, -1], [0, 0]])  # (H, 2), one query for each head, set by hand
+SINK = np.array([BETA / 2, -np.inf, -np.inf, -np.inf])  # (H,), sink scores; only `even` has one
 
 Numbers = Sequence[float] | np.ndarray
 
@@ -45,7 +45,11 @@ MAX_NUMBER = 1e9
 
 
 def four_heads(visible: Numbers) -> list[float]:
-    """Return the outputs of the four heads, given the visible numbers, in the order of HEADS."""
+    """Return the outputs of the four heads, in the order of HEADS.
+
+    Args:
+        visible: the numbers of the tokens that the query sees, at least one, in order of position.
+    """
     even = visible[1::2]
     return [
         sum(even) / len(even) if len(even) else 0.0,
@@ -56,43 +60,54 @@ def four_heads(visible: Numbers) -> list[float]:
 
 
 def rule_scores(T: int) -> np.ndarray:
-    """Express the four rules as scores: 0 where a head's rule selects a token, -inf elsewhere.
+    """Return the four rules as scores: 0 where a head's rule selects a token, -inf elsewhere.
 
     Args:
         T: number of tokens.
 
     Returns:
-        (H, T, T), a row for each query token, a column for each key token; without the causal mask.
+        Scores, (H, T, T), with a row for each query token and a column for each key token. The causal mask
+        is not applied.
     """
-    scores = np.full((4, T, T), -np.inf)  # four heads, T lines that look, T columns looked at
+    scores = np.full((4, T, T), -np.inf)  # heads, query tokens, key tokens
     scores[0, :, 1::2] = 0  # even: every second column
-    np.fill_diagonal(scores[1], 0)  # newest: the newest that a token sees is itself
+    np.fill_diagonal(scores[1], 0)  # newest: the newest token that a query sees is its own
     scores[2, :, :1] = 0  # first: the first column
     scores[3] = 0  # all
     return scores
 
 
 def causal_mask(T: int) -> np.ndarray:
-    """Return (T, T), True where the query (row) may attend to the key (column): itself and earlier ones."""
+    """Return the causal mask, (T, T): True where a query (row) may attend to a key (column).
+
+    A query may attend to the key of its own token and to those of earlier tokens.
+    """
     return np.tril(np.ones((T, T), dtype=bool))
 
 
 def attend(scores: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Mask, softmax, average.
+    """Apply the causal mask and softmax to scores, and return the weighted averages of the values.
 
     Args:
-        scores: (T, T) for one head or (H, T, T) for several, without a mask.
+        scores: unmasked scores, (T, T) for one head or (H, T, T) for several.
         values: the number of each token, (T,).
 
     Returns:
-        Contexts, (T,) or (H, T); 0 where all tokens are masked.
+        Contexts, (T,) or (H, T); 0 where every score in the row is -inf or masked.
     """
     masked = np.where(causal_mask(len(values)), scores, -np.inf)
     return softmax(masked) @ values
 
 
 def prefill_matrix(numbers: Numbers) -> np.ndarray:
-    """Compute the table of contexts in one pass, (T, H). ValueError as in `check_numbers`."""
+    """Compute the contexts of all T tokens in one pass, (T, H), from the rules.
+
+    Args:
+        numbers: the number of each token, (T,).
+
+    Raises:
+        ValueError: as in `check_numbers`.
+    """
     check_numbers(numbers)
     return attend(rule_scores(len(numbers)), np.asarray(numbers, dtype=float)).T
 
@@ -103,30 +118,34 @@ def lm_head(contexts: np.ndarray) -> np.ndarray:
 
 
 def look_up(words: Sequence[str]) -> np.ndarray:
-    """Return the numbers of known words, (T,). ValueError as in `check_prompt`."""
+    """Return the number of each word, (T,), from NUMBERS.
+
+    Raises:
+        ValueError: as in `check_prompt`.
+    """
     return check_prompt(words)[1]
 
 
 def step(words: Sequence[str]) -> np.ndarray:
-    """Run all words, without a cache, and return the logits of the next word, (V,)."""
+    """Run all words without a cache and return the logits of the next word, (V,)."""
     return lm_head(prefill_matrix(look_up(words))[-1])
 
 
 def generate(
     step: Callable[[list[str]], np.ndarray], prompt: Sequence[str], max_new_tokens: int
 ) -> list[str]:
-    """Generate words one after another, until `<eos>` or `max_new_tokens` words.
+    """Generate words greedily, one at a time, until `<eos>` or `max_new_tokens` words.
 
     Args:
-        step: receives all words so far and returns logits, (V,).
-        prompt: words.
+        step: takes the prompt and the words generated so far, and returns the logits of the next word, (V,).
+        prompt: the words of the prompt.
         max_new_tokens: maximum number of words to generate.
 
     Returns:
         The new words, including `<eos>` if it was generated.
 
     Raises:
-        ValueError: max_new_tokens is not a whole number over 0.
+        ValueError: `max_new_tokens` is not a whole number over 0.
     """
     check_whole("max_new_tokens", max_new_tokens)
     words = list(prompt)
@@ -146,9 +165,10 @@ def make_qkv(positions: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np
         numbers: the number of each token, (T,).
 
     Returns:
-        Queries (H, T, 2), the same at every position; keys (T, 2), [is the position even, position];
-        values (T,). One set of keys and values for all four heads: multi-query attention
-        (Shazeer 2019, arXiv:1911.02150).
+        (queries, keys, values). Queries, (H, T, 2), are the same at every position. Each key, of (T, 2), is
+        [1 if the position is even, otherwise 0; the position]. Values, (T,), are the numbers.
+        All four heads share one set of keys and values, as in multi-query attention (Shazeer 2019,
+        arXiv:1911.02150).
     """
     queries = np.repeat(QUERIES[:, None, :], len(positions), axis=1)
     keys = np.stack([positions % 2 == 0, positions], axis=1).astype(float)
@@ -156,12 +176,12 @@ def make_qkv(positions: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np
 
 
 def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Dot products, mask, softmax with the sink score, average.
+    """Compute attention: dot products, mask, softmax with the sink score, and weighted averages.
 
     Args:
-        q: (H, T, 2).
-        k: (S, 2).
-        v: (S,).
+        q: queries of the T new tokens, (H, T, 2).
+        k: keys of all S tokens, (S, 2).
+        v: values of all S tokens, (S,).
         mask: (T, S), True where the query may attend to the key.
 
     Returns:
@@ -174,11 +194,16 @@ def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray) -> 
 
 
 class KVCache:
-    """Keys and values of every token processed so far, a K and a V for each layer.
+    """A cache with the keys and values of every token processed so far, for each layer.
 
     Args:
-        n_layers: how many layers append to it.
-        max_len: maximum number of entries a layer; 1,024 by default.
+        n_layers: number of layers.
+        max_len: maximum number of entries in each layer.
+
+    Attributes:
+        length: number of tokens stored.
+        k: keys of each layer, of which the first `length` are in use.
+        v: values of each layer, of which the first `length` are in use.
     """
 
     def __init__(self, n_layers: int = 1, max_len: int = 1024) -> None:
@@ -188,18 +213,31 @@ class KVCache:
         self.v: list[np.ndarray] = [np.zeros(0) for _ in range(n_layers)]
 
     def positions(self, T: int) -> np.ndarray:
-        """Return the positions of T new tokens, (T,). ValueError if they do not fit."""
+        """Return the positions of the next T tokens, (T,), counted from 1.
+
+        Raises:
+            ValueError: they do not fit.
+        """
         self.check_capacity(T)
         return np.arange(self.length + 1, self.length + T + 1)
 
     def append(self, layer: int, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Store new entries of one layer, k (T, 2) and v (T,); return all entries so far."""
+        """Append the entries of T new tokens to one layer, and return all keys and values of that layer.
+
+        Args:
+            layer: index of the layer, from 0.
+            k: new keys, (T, 2).
+            v: new values, (T,).
+
+        Returns:
+            Keys, (length + T, 2), and values, (length + T,).
+        """
         self.k[layer] = np.concatenate([self.k[layer][: self.length], k])
         self.v[layer] = np.concatenate([self.v[layer][: self.length], v])
         return self.k[layer], self.v[layer]
 
     def advance(self, T: int) -> None:
-        """Count T tokens as stored; called once a pass, after the last layer."""
+        """Add T to the length. Call this once per pass, after the last layer has appended its entries."""
         self.length += T
 
     def check_capacity(self, T: int) -> None:
@@ -211,24 +249,38 @@ class KVCache:
             )
 
     def mask(self, T: int) -> np.ndarray:
-        """Return (T, S): True where a new token (row) may attend to a stored or new one (column)."""
+        """Return the causal mask of T new tokens, (T, length + T).
+
+        It is True where a new token (row) may attend to a stored or new token (column).
+
+        Raises:
+            ValueError: the new tokens do not fit.
+        """
         self.check_capacity(T)
         query = np.arange(self.length + 1, self.length + T + 1)[:, None]
         return np.arange(1, self.length + T + 1) <= query
 
     def truncate(self, length: int) -> None:
-        """Keep the first `length` entries. ValueError if there are fewer."""
+        """Keep only the first `length` entries of each layer.
+
+        Raises:
+            ValueError: `length` is not a whole number from 0 to the number of entries.
+        """
         if not is_whole(length) or not 0 <= length <= self.length:
             raise ValueError(f"length is {length!r}; expected 0 to {self.length}, the entries stored")
         self.length = int(length)
 
     @property
     def n_layers(self) -> int:
-        """The number of layers."""
+        """Number of layers."""
         return len(self.k)
 
     def entry_positions(self, b: int = 0) -> range:
-        """Return the positions of the tokens whose entries are stored, from 1; there is one sequence, 0."""
+        """Return the positions, counted from 1, of the tokens whose entries are stored.
+
+        Args:
+            b: index of the sequence, ignored because the toy's cache has only sequence 0.
+        """
         return range(1, self.length + 1)
 
     def __repr__(self) -> str:
@@ -241,20 +293,21 @@ Core = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 def run_pass(
     numbers: Numbers, cache: KVCache | None = None, *, n_layers: int = 1, attention: Core = attention
 ) -> np.ndarray:
-    """Run new tokens through every layer; earlier ones are read from the cache.
+    """Run new tokens through every layer, with the entries of earlier tokens read from the cache.
 
     Args:
-        numbers: of the new tokens, T of them.
-        cache: holds the entries of earlier tokens and stores the new ones, in n_layers layers; without a
-            cache, there are no earlier tokens.
+        numbers: the numbers of the new tokens, (T,).
+        cache: a cache of `n_layers` layers, with the entries of earlier tokens, to which those of the new
+            tokens are added. None means that there are no earlier tokens.
         n_layers: number of layers to run.
-        attention: the core, from queries, keys, values and mask to contexts (T, H).
+        attention: function from queries, keys, values and mask to contexts, (T, H).
 
     Returns:
         The last layer's contexts of the new tokens, (T, H).
 
     Raises:
-        ValueError: no numbers or an invalid one, or the cache is full; nothing has been written.
+        ValueError: the numbers are invalid (see `check_numbers`), or they do not fit into the cache, which
+            is left unchanged.
     """
     x = check_numbers(numbers)
     cache = KVCache(n_layers, len(x)) if cache is None else cache
@@ -271,15 +324,16 @@ def run_pass(
 def check_prompt(
     tokens: Sequence[str], numbers: Sequence[float] | None = None
 ) -> tuple[list[str], np.ndarray]:
-    """Return the prompt as (words, the numbers they carry).
+    """Return the words of a prompt and their numbers, (T,), if they are valid.
 
     Args:
         tokens: text of each token.
-        numbers: one for each token; None looks them up in NUMBERS.
+        numbers: number of each token; None looks up the numbers in NUMBERS.
 
     Raises:
-        ValueError: one string instead of a list; an empty or too long prompt; a token that is not a string or
-            has no number; unequal counts; or a number that is NaN, infinite or over a billion.
+        ValueError: the prompt is a string instead of a list, is empty, or has over `MAX_PROMPT` tokens; a
+            token is not a string, is empty, or has no number; `tokens` and `numbers` differ in length; or a
+            number is invalid (see `check_numbers`).
     """
     if isinstance(tokens, str):
         raise ValueError(
@@ -307,7 +361,11 @@ def check_prompt(
 
 
 def check_numbers(numbers: Numbers) -> np.ndarray:
-    """Return the numbers of tokens, (T,). ValueError if empty, or if one is NaN, infinite or too large."""
+    """Return the numbers of T tokens as a float array, (T,), if they are valid.
+
+    Raises:
+        ValueError: there are no numbers, or one is NaN, infinite, or over a billion in size.
+    """
     carried = list(numbers)
     if not carried:
         raise ValueError("there are no numbers; expected one for each token, and at least one")
