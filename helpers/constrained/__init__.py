@@ -1,1 +1,1 @@
-"""Constrained decoding: `grammar` compiles rules to a table of states, `decoding` masks logits by it."""
+"""Constrained decoding: `grammar` compiles rules to a table of states, with which `decoding` masks logits."""

@@ -1,7 +1,7 @@
-"""Constrained decoding: at each token the model's logits are masked by what the grammar allows.
+"""Constrained decoding: the logits of words that the grammar does not allow next are masked.
 
-The mask is applied after the model and changes no KV entry. A word that is the only one allowed is appended
-without a pass of its own. With drafts, the state of the grammar is rolled back like the cache.
+The mask is applied after the model, so it changes no KV entries. If only one word is allowed, it is appended
+without a pass of its own. When draft tokens are rejected, the grammar's state is rolled back like the cache.
 """
 
 from __future__ import annotations
@@ -29,17 +29,20 @@ def generate_constrained(
     """Generate a text that follows a grammar.
 
     Args:
-        prompt: ids, before the grammar begins.
-        table: of the grammar, (states, V), as `tabulate` returns it.
-        choose: from logits (V,) to a token.
-        cache: an empty cache; afterwards it has the entries of all tokens before the last chosen one.
-        jump: run forced words together with the tokens before them; otherwise each has a pass of its own.
+        model: the model.
+        prompt: ids of the prompt, which the grammar does not cover.
+        table: table of the grammar, (states, V), from `tabulate`.
+        choose: function from masked logits, (V,), to an id.
+        cache: an empty cache. When the function returns, it has the entries of all tokens before the last
+            one that was chosen.
+        jump: append forced words (the only word allowed) without calling the model, and process them in the
+            next pass; otherwise each forced word takes a pass of its own.
 
     Returns:
-        The new ids, and the indices, from 0, of those that were chosen, one for each pass.
+        The new ids, and the indices among them, from 0, of those chosen from logits, one for each pass.
 
     Raises:
-        ValueError: a table of another vocabulary, or a text that does not fit into the cache.
+        ValueError: the table is for another vocabulary, or the text does not fit into the cache.
     """
     check_table(table, model.config.vocab_size)
     check_empty(model, cache, len(prompt))
@@ -58,16 +61,20 @@ def generate_constrained(
 
 
 def check_table(table: np.ndarray, vocab_size: int) -> None:
-    """Raise ValueError unless a table has a column for each word of the model's vocabulary."""
+    """Raise ValueError unless a table has `vocab_size` columns, one for each word of the vocabulary."""
     if table.shape[1] != vocab_size:
         raise ValueError(f"the table has {table.shape[1]} words; expected the model's {vocab_size}")
 
 
 class GrammarSampler(Sampler):
-    """Verifies draft tokens as `Sampler` does, with masked logits.
+    """A `Sampler` that verifies draft tokens with logits masked by a grammar.
+
+    Args:
+        table: table of the grammar, (states, V), from `tabulate`.
+        sampling: settings for choosing tokens.
 
     Attributes:
-        state: of the grammar, after the last accepted token.
+        state: the grammar's state after the last token that `verify` returned.
     """
 
     def __init__(self, table: np.ndarray, sampling: Sampling = GREEDY) -> None:
@@ -75,7 +82,10 @@ class GrammarSampler(Sampler):
         self.table, self.state = table, 0
 
     def verify(self, draft: Draft, logits: np.ndarray) -> list[int]:
-        """See `Sampler.verify`; a draft token that the grammar does not allow is rejected."""
+        """Return the new tokens, as `Sampler.verify` does, and update the state.
+
+        Draft tokens that the grammar does not allow are rejected, as are tokens after the end of the text.
+        """
         states = [self.state, *states_after(self.table, self.state, draft.tokens)]
         output_ids = super().verify(draft, self.mask(states, logits))
         states = [self.state, *states_after(self.table, self.state, output_ids)]
@@ -84,13 +94,19 @@ class GrammarSampler(Sampler):
         return output_ids
 
     def mask(self, states: Sequence[int], logits: np.ndarray) -> np.ndarray:
-        """Mask the logits of each position, (d + 1, V); after a rejected word or the end, none is."""
+        """Return logits in which the words that the grammar does not allow are set to -inf.
+
+        Args:
+            states: the state before each position, d + 1 of them. Logits are left unmasked where the state
+                is `NONE` or the end of the text.
+            logits: (d + 1, V).
+        """
         unmasked = np.zeros(logits.shape[1])
         next_states = [self.table[state] if self.can_continue(state) else unmasked for state in states]
         return mask_logits(logits, np.array(next_states))
 
     def can_continue(self, state: int) -> bool:
-        """Whether any word is allowed in this state."""
+        """Return whether any word is allowed in a state, which may be `NONE`."""
         return state != NONE and bool((self.table[state] != NONE).any())
 
 
@@ -102,9 +118,21 @@ def speculate_constrained(
     cache: Cache,
     k: int = 4,
 ) -> tuple[list[int], int]:
-    """Generate a text of the sampler's grammar with k draft tokens a pass; return the new ids and the passes.
+    """Generate a text that follows the sampler's grammar, by speculative decoding.
 
-    Errors as in `generate_constrained` and `speculate_round`.
+    Args:
+        model: the model.
+        prompt: ids of the prompt, which the grammar does not cover.
+        sampler: its state is reset to the start of the grammar.
+        drafter: proposes the draft tokens.
+        cache: an empty cache.
+        k: number of draft tokens per pass; the first pass, which processes the prompt, has none.
+
+    Returns:
+        The new ids, and the number of passes.
+
+    Raises:
+        ValueError: as in `generate_constrained` and `speculate_round`.
     """
     check_table(sampler.table, model.config.vocab_size)
     check_empty(model, cache, len(prompt))

@@ -1,10 +1,11 @@
-"""A grammar that a text must follow: rules, and the table of the words that are allowed next.
+"""Grammars that a text must follow, compiled to a table of the words allowed next.
 
     rules = {"{sky}": [("sunny",), ("rainy",)], "{report}": [("Monday", "is", "{sky}", "<eos>")]}
     table = tabulate(rules, "{report}", ["<eos>", "Monday", "is", "rainy", "sunny"])
 
-A rule has a name and alternatives, each a tuple of words and names of rules. A state is the set of endings,
-the tuples that can complete the text, each with a word first. A word leads from one state to the next.
+A rule has a name and alternatives, each a tuple of words and names of rules. An ending is such a tuple that
+can complete the text. A state is the set of possible endings, expanded until each begins with a word or is
+empty. Each word allowed in a state leads to a next state.
 
 Source: the stacks of llama.cpp's grammars, github.com/ggml-org/llama.cpp, src/llama-grammar.cpp.
 """
@@ -21,11 +22,11 @@ Ending = tuple[str, ...]
 Rules = Mapping[str, Sequence[Ending]]
 State = frozenset[Ending]
 
-NONE = -1  # in a table: this word is not allowed
-MAX_STATES = 2_000  # of a table
+NONE = -1  # in a table: the word is not allowed
+MAX_STATES = 2_000  # maximum number of states in a table
 CHARACTERS = ["<eos>", *printable[:95]]  # the printable characters of ASCII, including the space
 FOODS = ("soup", "bread", "cake", "rice", "pie")
-PERSON: Rules = {  # JSON, each character is a word: {"name":"Mia","age":31,"likes":["cake","rice"]}
+PERSON: Rules = {  # JSON with a word per character: {"name":"Mia","age":31,"likes":["cake","rice"]}
     "{person}": [(*'{"name":"', "{name}", *'","age":', "{age}", *',"likes":[', "{foods}", "}", "<eos>")],
     "{name}": [("{capital}", *["{letter}"] * n) for n in range(1, 8)],
     "{age}": [("{digit}",), *[(tens, "{digit}") for tens in digits[1:]]],
@@ -38,33 +39,38 @@ PERSON: Rules = {  # JSON, each character is a word: {"name":"Mia","age":31,"lik
 
 
 def expand(ending: Ending, rules: Rules) -> State:
-    """Expand an ending until each result begins with a word; no rule may begin with itself."""
+    """Return the endings that result from expanding the rule at the front until a word is there.
+
+    No rule may begin with itself, directly or through other rules. An empty ending is returned as it is.
+    """
     if not ending or ending[0] not in rules:
         return frozenset([ending])
     return frozenset().union(*(expand((*choice, *ending[1:]), rules) for choice in rules[ending[0]]))
 
 
 def left(endings: Iterable[Ending], word: str) -> set[Ending]:
-    """Return the rest, after a word, of the endings that begin with it."""
+    """Return the endings that begin with a word, without that word."""
     return {ending[1:] for ending in endings if ending and ending[0] == word}
 
 
 def next_state(state: State, word: str, rules: Rules) -> State:
-    """Return the state after a word; empty if no ending begins with it."""
+    """Return the state that a word leads to, or an empty set if no ending begins with that word."""
     return frozenset().union(*(expand(ending, rules) for ending in left(state, word)))
 
 
 def tabulate(rules: Rules, start: str, vocabulary: Sequence[str]) -> np.ndarray:
-    """Return the table of a grammar, (states, V): each word's next state, or `NONE`; state 0 is the start.
+    """Return the table of a grammar, (states, V), with the next state for each state and word, or `NONE`.
+
+    State 0 is the start. A text ends in a state where no word is allowed.
 
     Args:
-        rules: the grammar; its texts end with a special word, such as `<eos>`.
-        start: the rule for a whole text.
+        rules: the grammar. Each of its texts should end with a special word, such as `<eos>`.
+        start: name of the rule for a whole text.
         vocabulary: all words, in the order of the logits.
 
     Raises:
-        ValueError: a word is not in the vocabulary; one text is the beginning of another; there are more than
-            `MAX_STATES` states, as when a rule nests; or some text can never end.
+        ValueError: a word is not in the vocabulary; one text is the beginning of another; there are over
+            `MAX_STATES` states, for example because a rule nests; or some text can never end.
     """
     ids = {word: i for i, word in enumerate(vocabulary)}
     states, rows = {expand((start,), rules): 0}, list[np.ndarray]()
@@ -91,7 +97,7 @@ def tabulate(rules: Rules, start: str, vocabulary: Sequence[str]) -> np.ndarray:
             )
     table = np.array(rows)
     ends = (table == NONE).all(axis=1)
-    for _ in table:  # the states from which an end can be reached
+    for _ in table:  # add the states from which an end can be reached
         ends |= (ends[table] & (table != NONE)).any(axis=1)
     if not ends.all():
         raise ValueError("a text of this grammar may never end; expected a way to the end from every state")
@@ -99,9 +105,17 @@ def tabulate(rules: Rules, start: str, vocabulary: Sequence[str]) -> np.ndarray:
 
 
 def lift_to_tokens(table: np.ndarray, characters: Sequence[str], tokens: Sequence[str]) -> np.ndarray:
-    """Return the table over the texts of tokens, (states, tokens), given the table over characters.
+    """Convert a table over characters into a table over tokens, with the same states.
 
-    A token is allowed if its characters are, one after the other.
+    A token is allowed if its characters are allowed one after another. An empty token is never allowed.
+
+    Args:
+        table: (states, characters).
+        characters: the character, or special word, of each column.
+        tokens: the text of each token.
+
+    Returns:
+        The table over tokens, (states, tokens).
 
     Source: Willard and Louf 2023, arXiv:2307.09702.
     """
@@ -117,7 +131,15 @@ def lift_to_tokens(table: np.ndarray, characters: Sequence[str], tokens: Sequenc
 
 
 def forced_words(table: np.ndarray, state: int) -> list[int]:
-    """Return the words that must follow, as long as only one is allowed. ValueError if they never end."""
+    """Return the words that must follow: one per state, until a state allows several words or no word.
+
+    Args:
+        table: table of the grammar, (states, V).
+        state: the state to begin with.
+
+    Raises:
+        ValueError: the forced words never end.
+    """
     run = list[int]()
     while len(allowed := np.flatnonzero(table[state] != NONE)) == 1:
         if len(run) == len(table):  # some state was repeated
@@ -129,7 +151,10 @@ def forced_words(table: np.ndarray, state: int) -> list[int]:
 
 
 def states_after(table: np.ndarray, state: int, words: Sequence[int]) -> list[int]:
-    """Return the state after each word; `NONE` from a word on that is not allowed."""
+    """Return the state after each word, starting from `state`.
+
+    From the first word that is not allowed, every state is `NONE`.
+    """
     states = list[int]()
     for word in words:
         state = int(table[state, word]) if state != NONE else NONE
@@ -138,10 +163,15 @@ def states_after(table: np.ndarray, state: int, words: Sequence[int]) -> list[in
 
 
 def final_state(table: np.ndarray, state: int, words: Sequence[int]) -> int:
-    """Return the state after all words; `NONE` if one of them is not allowed."""
+    """Return the state after all words, starting from `state`, or `NONE` if a word is not allowed."""
     return [state, *states_after(table, state, words)][-1]
 
 
 def mask_logits(logits: np.ndarray, next_states: np.ndarray) -> np.ndarray:
-    """Set the logits (V,) of words that are not allowed to -inf; `next_states`: a row of the table."""
+    """Return logits with those of words that are not allowed set to -inf.
+
+    Args:
+        logits: (V,), or (T, V) for several positions.
+        next_states: the table's row for the current state, (V,), or one row per position, (T, V).
+    """
     return np.where(next_states != NONE, logits, -np.inf)
