@@ -1,4 +1,4 @@
-"""A small adapter, merged into the weights: the same tokens then have different keys."""
+"""A small adapter that is merged into the weights, so that the same tokens get other keys."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ RANK = 2  # of B A, (Hkv D, RANK) times (RANK, C)
 
 
 def with_adapter(model: Transformer, scale: float = 1.0, seed: int = 0) -> Transformer:
-    """Return a copy whose key projections are W + scale B A in all layers; A and B are random, not trained.
+    """Return a copy of a model with a random, untrained adapter merged into the key projection of each layer.
+
+    The weight W of the projection becomes W plus a multiple of B A, where B and A are random matrices whose
+    product has rank 2.
 
     Args:
-        model: is not changed.
-        scale: norm of B A relative to the norm of W; 0 changes nothing.
-        seed: of the random numbers.
+        model: the model to copy.
+        scale: norm of the added matrix relative to the norm of W; 0 changes nothing.
+        seed: seed of the random numbers.
 
-    Source: low-rank adapters, Hu et al. 2021, arXiv:2106.09685; K was among the matrices they tried.
+    Source: low-rank adapters, Hu et al. 2021, arXiv:2106.09685, who adapted key projections among others.
     """
     adapted, generator = copy.deepcopy(model), torch.Generator().manual_seed(seed)
     with torch.no_grad():

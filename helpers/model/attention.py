@@ -1,4 +1,4 @@
-"""Rotary positions, the core of attention, and the layer around it."""
+"""Rotary position embeddings (RoPE), the core of attention, and the attention layer."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from helpers.model.config import Llama3Scaling, ModelConfig
 
 
 def rope_frequencies(config: ModelConfig) -> Tensor:
-    """Return the rotation of each pair of numbers in radians per position, (D / 2,).
+    """Return the angle by which each pair of numbers is rotated per position, in radians, (D / 2,).
 
-    It is float32 on the CPU whatever the model's dtype: in bfloat16 positions over 256 would coincide.
+    The result is float32 on the CPU, whatever the dtype and device of the model: in bfloat16, neighboring
+    positions above 256 would coincide.
 
     Source: RoPE, Su et al. 2021, arXiv:2104.09864.
     """
@@ -26,7 +27,10 @@ def rope_frequencies(config: ModelConfig) -> Tensor:
 
 
 def llama3_scaling(frequencies: Tensor, scaling: Llama3Scaling) -> Tensor:
-    """Divide low frequencies by `factor`, keep high ones, and interpolate in between (Llama 3.1)."""
+    """Return RoPE frequencies scaled as in Llama 3.1.
+
+    Low frequencies are divided by `factor`, high frequencies are kept, and those in between are interpolated.
+    """
     turns = scaling.original_max_seq_len * frequencies / (2 * math.pi)  # full turns in the original context
     low, high = scaling.low_freq_factor, scaling.high_freq_factor
     unscaled = ((turns - low) / (high - low)).clamp(0, 1)
@@ -37,12 +41,12 @@ def rotation(positions: Tensor, frequencies: Tensor, dtype: torch.dtype) -> tupl
     """Return the cosines and sines that rotate queries and keys at these positions.
 
     Args:
-        positions: absolute, from 0, (T,), or (B, T) if each sequence has its own.
+        positions: positions of the tokens in their text, from 0: (T,), or (B, T) if sequences differ.
         frequencies: radians per position, (D / 2,).
-        dtype: of the result; the angles are computed in float32.
+        dtype: dtype of the result; the angles are computed in float32.
 
     Returns:
-        Two tensors (1, T, D), or (B, 1, T, D), shared by all heads.
+        Cosines and sines, each (1, T, D), or (B, 1, T, D) for positions (B, T). All heads share them.
     """
     angles = positions[..., None, :, None].float() * frequencies  # (1, T, D / 2): the same for all heads
     angles = torch.cat([angles, angles], dim=-1)  # number i is paired with number i + D / 2
@@ -50,9 +54,10 @@ def rotation(positions: Tensor, frequencies: Tensor, dtype: torch.dtype) -> tupl
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate each pair of numbers of x (B, H, T, D) by its angle: (a, b) → (a cos - b sin, b cos + a sin).
+    """Rotate each pair of numbers in x (B, H, T, D) by its angle: (a, b) → (a cos - b sin, b cos + a sin).
 
-    Pairs are (i, i + D / 2), the layout of Hugging Face checkpoints; the paper's are (2i, 2i + 1).
+    Number i forms a pair with number i + D / 2, as in Hugging Face checkpoints; in the RoPE paper, number 2i
+    forms a pair with number 2i + 1.
     """
     up, right = x.chunk(2, dim=-1)
     quarter = torch.cat([-right, up], dim=-1)  # each pair turned by a quarter of a round
@@ -60,17 +65,17 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """Scores, mask, softmax, average: the core of attention.
+    """Compute the core of attention: scores, mask, softmax, and the weighted average of the values.
 
     Args:
         q: queries, (B, H, T, D).
-        k: keys of all positions so far, (B, Hkv, S, D); each KV head serves H / Hkv query heads.
+        k: keys, (B, Hkv, S, D); each KV head serves H / Hkv query heads.
         v: values, (B, Hkv, S, Dv).
         mask: (T, S) or (B, 1, T, S), True where a query may attend to a key.
-        scale: factor of the scores q · k.
+        scale: factor by which the dot products q · k are multiplied.
 
     Returns:
-        Contexts, (B, H, T, Dv).
+        Contexts, (B, H, T, Dv): for each query, the weighted average of the values.
 
     Source: Vaswani et al. 2017, arXiv:1706.03762.
     """
@@ -79,23 +84,24 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tenso
 
 
 class Core(nn.Module):
-    """The core of attention as a module, so that a forward hook can observe it."""
+    """The core of attention as a module, so that forward hooks can observe it."""
 
     def __init__(self, scale: float) -> None:
         super().__init__()
         self.scale = scale
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        """Return contexts, (B, H, T, Dv); see `attend`."""
+        """Return the contexts, (B, H, T, Dv); see `attend` for the arguments."""
         return attend(q, k, v, mask, self.scale)
 
 
 class Attention(nn.Module):
-    """Project to Q, K and V, rotate, append to the cache, attend, project back.
+    """An attention layer: project to Q, K and V, rotate, append to the cache, attend, project back.
 
     Args:
-        config: sizes; n_kv_heads makes it MHA (H), GQA (between) or MQA (1).
-        layer: its index, from 0.
+        config: sizes of the model. The layer is MHA if n_kv_heads equals n_heads, MQA if n_kv_heads is 1, and
+            GQA in between.
+        layer: index of the layer, from 0.
     """
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
@@ -109,12 +115,12 @@ class Attention(nn.Module):
         self.core = Core(scale=D**-0.5)
 
     def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: Cache) -> Tensor:
-        """Mix positions: x (B, T, C) → (B, T, C).
+        """Return what attention adds to the residual stream of each new token, (B, T, C).
 
         Args:
-            x: the new tokens.
-            cos_sin: cosines and sines of their positions; see `rotation`.
-            cache: stores the new keys and values; returns those that may be attended to, and the mask.
+            x: normalized residual stream of the new tokens, (B, T, C).
+            cos_sin: cosines and sines for the positions of the new tokens; see `rotation`.
+            cache: stores the new keys and values, and returns all keys and values to attend to, with a mask.
         """
         q, k, v = (self.split_heads(project(x)) for project in (self.q_proj, self.k_proj, self.v_proj))
         q, k = rotate(q, *cos_sin), rotate(k, *cos_sin)
@@ -124,5 +130,8 @@ class Attention(nn.Module):
         return self.o_proj(contexts.transpose(1, 2).flatten(2))  # (B, T, H * D) → (B, T, C)
 
     def split_heads(self, x: Tensor) -> Tensor:
-        """(B, T, H * D) → (B, H, T, D). A view alone, without the transpose, would mix tokens and heads."""
+        """Split x (B, T, H * D) into heads, (B, H, T, D).
+
+        A reshape to this shape without the transpose would mix tokens and heads.
+        """
         return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)

@@ -1,4 +1,8 @@
-"""Configs of decoders of the Llama family: MHA, GQA and MQA differ in `n_kv_heads`, others in more."""
+"""Configs of decoders of the Llama family.
+
+A `ModelConfig` describes models with MHA, GQA or MQA, which differ in `n_kv_heads`. Subclasses describe
+models with other attention layers.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,14 @@ SIZES = "n_layers n_heads n_kv_heads head_dim hidden_size intermediate_size voca
 
 @dataclass(frozen=True, kw_only=True)
 class Llama3Scaling:
-    """Llama 3.1's scaling of the low frequencies of RoPE; names as in its config.json."""
+    """Settings by which Llama 3.1 scales the low frequencies of RoPE.
+
+    Attributes:
+        factor: divides low frequencies.
+        low_freq_factor: a frequency with at most this many turns in the original context is low.
+        high_freq_factor: a frequency with at least this many turns in the original context is kept.
+        original_max_seq_len: length of the original context, in tokens.
+    """
 
     factor: float
     low_freq_factor: float
@@ -33,23 +44,26 @@ class Llama3Scaling:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """The sizes and settings that define a model. ValueError if they are inconsistent.
+    """The sizes and settings that define a model.
 
     Args:
-        n_layers: blocks, L.
-        n_heads: query heads, H.
-        n_kv_heads: heads of keys and values, Hkv; H is a multiple of it.
-        head_dim: width of a query, key or value of one head, D; even, because RoPE rotates pairs.
+        n_layers: number of blocks, L.
+        n_heads: number of query heads, H.
+        n_kv_heads: number of KV heads, Hkv; must divide H.
+        head_dim: width of one head's query, key or value, D; must be even, because RoPE rotates pairs.
         hidden_size: width of the residual stream, C.
         intermediate_size: width of the MLP, F.
         vocab_size: number of tokens, V.
         max_seq_len: maximum number of tokens in a sequence.
-        rope_theta: base of the wavelengths of RoPE.
-        rope_scaling: Llama 3.1's scaling of them, or None.
+        rope_theta: base of the frequencies of RoPE.
+        rope_scaling: Llama 3.1's scaling of these frequencies, or None.
         norm_eps: added to the mean square in RMSNorm.
-        tied: the LM head uses the embedding's matrix.
-        qkv_bias: biases on the projections to Q, K and V, as in Qwen2.
+        tied: whether the LM head shares the embedding's matrix.
+        qkv_bias: whether the projections to Q, K and V have biases, as in Qwen2.
         eos_ids: tokens that end a reply.
+
+    Raises:
+        ValueError: a size or setting is out of range, or two of them are inconsistent.
     """
 
     n_layers: int
@@ -83,17 +97,17 @@ class ModelConfig:
 
     @property
     def k_dim(self) -> int:
-        """Width of a key of one head."""
+        """The width of one head's key in the cache."""
         return self.head_dim
 
     @property
     def v_dim(self) -> int:
-        """Width of a value of one head."""
+        """The width of one head's value in the cache."""
         return self.head_dim
 
     @property
     def n_parameters(self) -> int:
-        """The number of parameters; a tied matrix counts once."""
+        """The number of parameters; a matrix that embedding and LM head share is counted once."""
         C = self.hidden_size
         block = self.attention_parameters + 3 * C * self.intermediate_size + 2 * C
         return (1 if self.tied else 2) * self.vocab_size * C + self.n_layers * block + C
@@ -105,20 +119,28 @@ class ModelConfig:
         return 2 * C * H * D + 2 * C * Hkv * D + self.qkv_bias * (H + 2 * Hkv) * D
 
     def cache_nbytes_per_token(self, element_bytes: int = 4) -> int:
-        """Bytes of one token's keys and values in all layers: L · Hkv · (Dk + Dv) · element_bytes."""
+        """Return the bytes of one token's keys and values in all layers.
+
+        They are n_layers · n_kv_heads · (k_dim + v_dim) · element_bytes, where element_bytes is the size of
+        one number.
+        """
         return self.n_layers * self.n_kv_heads * (self.k_dim + self.v_dim) * element_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class LatentConfig(ModelConfig):
-    """Sizes of a model with latent attention (MLA), without query compression. Errors as in `ModelConfig`.
+    """The config of a model with latent attention (MLA), without query compression.
 
     `head_dim` is the width of a value, and of the part of a query or key that is not rotated. The cache has
-    one KV head, whose keys are the latents; values have width 0, because they are computed from the latents.
+    one KV head, whose keys are the latents with the rotated part of the key. Its values have width 0, because
+    the model computes values from the latents.
 
     Args:
         rank: width of the latent, from which the keys and values of all heads are computed.
-        rope_dim: width of the rotated part of the key, which all heads share; even.
+        rope_dim: width of the rotated part of the key, which all heads share; must be even.
+
+    Raises:
+        ValueError: as in `ModelConfig`.
 
     Source: DeepSeek-AI 2024, arXiv:2405.04434.
     """
@@ -136,12 +158,12 @@ class LatentConfig(ModelConfig):
 
     @property
     def k_dim(self) -> int:
-        """Width of an entry: the latent, then the rotated part of the key."""
+        """The width of an entry in the cache: the latent, followed by the rotated part of the key."""
         return self.rank + self.rope_dim
 
     @property
     def v_dim(self) -> int:
-        """0: values are computed from the first `rank` numbers of an entry."""
+        """Always 0, because values are computed from the latent, the first `rank` numbers of an entry."""
         return 0
 
     @property
@@ -154,10 +176,13 @@ class LatentConfig(ModelConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class StateConfig(ModelConfig):
-    """Sizes of a model in which some layers keep a state instead of entries. Errors as in `ModelConfig`.
+    """The config of a model in which some layers keep a state instead of entries.
 
     Args:
-        state_layers: indices of these layers, from 0, in order. The others keep entries.
+        state_layers: indices of the layers that keep a state, from 0, in ascending order.
+
+    Raises:
+        ValueError: as in `ModelConfig`.
 
     Source: Katharopoulos et al. 2020, arXiv:2006.16236.
     """
@@ -172,18 +197,21 @@ class StateConfig(ModelConfig):
 
     @property
     def n_parameters(self) -> int:
-        """The number of parameters; a layer with a state also has a decay for each head, and a norm."""
+        """The number of parameters, including the decays (one per head) and the norm of each state layer."""
         return super().n_parameters + len(self.state_layers) * (self.n_heads + self.head_dim)
 
     def cache_nbytes_per_token(self, element_bytes: int = 4) -> int:
-        """Bytes of one token's keys and values, in the layers that keep entries."""
+        """Return the bytes of one token's keys and values in all layers that keep entries."""
         n_layers = self.n_layers - len(self.state_layers)
         return n_layers * super().cache_nbytes_per_token(element_bytes) // self.n_layers
 
 
 @dataclass(frozen=True, kw_only=True)
 class QKNormConfig(ModelConfig):
-    """Sizes of a model that norms each head's query and key (Qwen3). Errors as in `ModelConfig`.
+    """The config of a model that normalizes the query and key of each head, as in Qwen3.
+
+    Raises:
+        ValueError: as in `ModelConfig`.
 
     Source: QK norm, Dehghani et al. 2023, arXiv:2302.05442.
     """
@@ -196,10 +224,13 @@ class QKNormConfig(ModelConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class NoPEConfig(ModelConfig):
-    """Sizes of a model in which some layers do not rotate (SmolLM3). Errors as in `ModelConfig`.
+    """The config of a model in which some layers do not rotate queries and keys, as in SmolLM3.
 
     Args:
-        nope_layers: indices of these layers, from 0, in order. The others rotate.
+        nope_layers: indices of the layers without rotation, from 0, in ascending order.
+
+    Raises:
+        ValueError: as in `ModelConfig`.
 
     Source: RoPE combined with NoPE, Yang et al. 2025, arXiv:2501.18795.
     """
@@ -212,7 +243,7 @@ class NoPEConfig(ModelConfig):
 
 
 def check_layers(name: str, layers: Collection[int], n_layers: int) -> tuple[int, ...]:
-    """Return these layers. ValueError unless the model has all of them and they are in order."""
+    """Return layer indices as a tuple. ValueError unless they ascend and are from 0 to n_layers - 1."""
     layers = tuple(check_whole(name, layer, minimum=0) for layer in layers)
     if layers != tuple(sorted({*layers})) or max(layers, default=0) >= n_layers:
         raise ValueError(f"{name} is {layers}; expected some of 0 to {n_layers - 1}, in order")
@@ -220,13 +251,13 @@ def check_layers(name: str, layers: Collection[int], n_layers: int) -> tuple[int
 
 
 def check_positive(name: str, value: object) -> None:
-    """Raise ValueError unless value is a number over 0 that fits into float32."""
+    """Raise ValueError unless the value is a number greater than 0 that fits into float32."""
     if not is_number(value) or not 0 < value <= LARGEST:  # type: ignore[operator]
         raise ValueError(f"{name} is {reprlib.repr(value)}; expected a number over 0 that fits into float32")
 
 
 def check_eos(ids: Iterable[int], vocab_size: int) -> tuple[int, ...]:
-    """Return ids as a tuple. ValueError unless all are in the vocabulary."""
+    """Return end-of-text ids as a tuple. ValueError unless all are in the vocabulary."""
     ids = tuple(ids)
     for token in ids:
         if not is_whole(token) or not 0 <= token < vocab_size:

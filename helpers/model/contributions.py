@@ -1,6 +1,8 @@
-"""The contribution of each part of a model to a logit: the residual stream is a sum, and so is each logit.
+"""Direct logit attribution: how much each part of a model contributes to a logit.
 
-This is direct logit attribution (Elhage et al. 2021, "A mathematical framework for transformer circuits").
+The residual stream is a sum of the parts' outputs; for a fixed scale of the final norm, so is each logit.
+
+Source: Elhage et al. 2021, "A mathematical framework for transformer circuits".
 """
 
 from __future__ import annotations
@@ -19,21 +21,25 @@ from helpers.tokenizer import Tokenizer
 
 
 class NameContributions(NamedTuple):
-    """A model's prediction, and the contribution of each part to it: nine parts in a model of four layers."""
+    """A model's prediction after a prompt, and the contribution of each part to the logit of a name.
+
+    A model of four layers has nine parts: the embedding, and attention and MLP of each layer.
+    """
 
     prediction: str  # the most probable next word and its probability
     by_part: dict[str, float]  # to the logit of a name, relative to the mean of the other names
 
 
 def residual_contributions(model: Transformer, tokens: Tensor) -> dict[str, Tensor]:
-    """Return what each part adds to the residual stream of the last token.
+    """Return the vector that each part adds to the residual stream of the last token.
 
     Args:
-        tokens: ids, (1, T).
+        model: the model to run.
+        tokens: ids of one sequence, (1, T).
 
     Returns:
-        (C,) each, in the order of addition: embedding, attention 1, MLP 1, attention 2 and so on. Their sum
-        is the input of the final norm.
+        Vectors (C,) by the name of the part, in the order of addition: "embedding", "attention 1", "MLP 1",
+        "attention 2" and so on, with layers counted from 1. Their sum is the input of the final norm.
     """
     parts: dict[str, nn.Module] = {"embedding": model.embed_tokens}
     for n, block in enumerate(model.layers, 1):
@@ -57,14 +63,17 @@ def residual_contributions(model: Transformer, tokens: Tensor) -> dict[str, Tens
 def contributions(
     model: Transformer, parts: dict[str, Tensor], word: int, others: Sequence[int]
 ) -> dict[str, float]:
-    """Return the contribution of each part to the logit of a word, relative to the mean logit of others.
+    """Return each part's contribution to the logit of a word, minus its mean contribution to other words.
 
-    The final norm divides the whole stream by one number. It is held fixed, so that the contributions sum to
-    the difference of the logits; without one of the parts this number would differ.
+    The final norm divides the residual stream by one number, the root of its mean square. That number is held
+    fixed, although it would change if a part were removed. So the contributions sum to the logit of the word
+    minus the mean logit of the others.
 
     Args:
-        parts: what was added to the stream, from `residual_contributions`.
-        word, others: ids.
+        model: the model that computed the parts.
+        parts: vectors (C,), from `residual_contributions`.
+        word: id of the word.
+        others: ids of the other words.
     """
     lists = torch.stack([*parts.values()])  # (parts, C)
     size = (lists.sum(dim=0).square().mean() + model.norm.eps).sqrt()  # what the final norm divides by
@@ -73,7 +82,10 @@ def contributions(
 
 
 def name_contributions(model: Transformer, tokenizer: Tokenizer, prompt: str, name: str) -> NameContributions:
-    """Return the prediction after a prompt, and what each part adds to a name relative to the other 49."""
+    """Return the prediction after a prompt, and each part's contribution to the logit of a name.
+
+    Contributions are relative to the mean of the other 49 names in the corpus.
+    """
     prediction, p = next_words(model, tokenizer, prompt, 1)[0]
     word, *others = tokenizer.encode(" ".join([name, *(other for other in corpus.NAMES if other != name)]))
     parts = residual_contributions(model, torch.tensor([tokenizer.encode(prompt)]))

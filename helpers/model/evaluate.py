@@ -1,4 +1,4 @@
-"""Measure what a model has learned: its next words after a prompt, and whether it copies name and city."""
+"""Measure what a model has learned: the words that it predicts, and whether it copies name and city."""
 
 from __future__ import annotations
 
@@ -21,20 +21,24 @@ CHANCE = 1 / (len(corpus.NAMES) * len(corpus.CITIES))
 
 
 def held_out_diaries(n: int, seed: int, quiet: int | None = None) -> list[Diary]:
-    """Write n diaries with (name, city) pairs that are not in training; `quiet` as in `corpus.diary`."""
+    """Return n random diaries whose (name, city) pairs are not in training; `quiet` as in `corpus.diary`."""
     rng = random.Random(seed)
     return [corpus.diary(rng, held_out=True, quiet=quiet) for _ in range(n)]
 
 
 def copy_distance(diary: Diary) -> int:
-    """Return the larger distance, in tokens, from the signature back to the name and to the city."""
+    """Return how many tokens back in the diary the model must copy name and city from.
+
+    This is the larger of two distances: from the name in the signature to its previous mention, and from the
+    city in the signature to its previous mention.
+    """
     last = {word: position for position, word in enumerate(diary.prompt.split())}
     return max(last["by"] + 1 - last[diary.name], last["by"] + 3 - last[diary.city])
 
 
 @torch.inference_mode()
 def next_words(model: Transformer, tokenizer: Tokenizer, prompt: str, n: int = 3) -> list[tuple[str, float]]:
-    """Return the n most probable words after a prompt with their probabilities, in descending order."""
+    """Return the n most probable next words after a prompt, with probabilities, in descending order."""
     logits = model(torch.tensor([tokenizer.encode(prompt)]), last_only=True)[0, -1]  # (V,)
     p, ids = logits.softmax(-1).topk(n)
     return list(zip(tokenizer.words(ids.tolist()), p.tolist(), strict=True))
@@ -42,9 +46,11 @@ def next_words(model: Transformer, tokenizer: Tokenizer, prompt: str, n: int = 3
 
 @torch.inference_mode()
 def greedy_words(model: Transformer, tokenizer: Tokenizer, prompt: str, n: int, cache: Cache) -> list[str]:
-    """Generate n words after a prompt, greedily, with an empty cache.
+    """Generate n words after a prompt with greedy decoding.
 
-    The last token of the prompt has a pass of its own: only then is a dropped or rounded entry noticed.
+    Args:
+        cache: an empty cache. The last token of the prompt runs in a separate pass, because the pass that
+            stores entries sees them before the cache drops or rounds them.
     """
     *before, newest = tokenizer.encode(prompt)
     if before:
@@ -63,10 +69,11 @@ def signature_accuracy(
     diaries: Sequence[Diary],
     make_cache: Callable[[ModelConfig], Cache] = GrowingCache,
 ) -> float:
-    """Return the share of diaries, 0 to 1, that the model signs correctly; guessing gets `CHANCE`.
+    """Return the fraction of diaries, 0 to 1, that the model signs correctly; guessing gives `CHANCE`.
 
     Args:
-        make_cache: makes an empty cache for each diary: a `WindowCache` shows the use of old entries.
+        make_cache: makes an empty cache for each diary, given the config. A `WindowCache` shows how much
+            depends on old entries.
     """
     n_correct = 0
     for diary in diaries:  # up to "Signed by"
@@ -82,10 +89,13 @@ def next_word_losses(
     diaries: Sequence[Diary],
     make_cache: Callable[[ModelConfig], Cache] = GrowingCache,
 ) -> tuple[Tensor, Tensor]:
-    """Run diaries, 16 tokens a pass, and measure each of their N next words.
+    """Measure how well a model predicts each word of some diaries, run 16 tokens per pass.
+
+    The first word of each diary is not predicted. N is the number of all other words.
 
     Returns:
-        The loss of each word, in nats, and the probability of `<eos>` at its position, (N,) each.
+        The cross-entropy loss of each word, in nats, (N,), and the probability of `<eos>` at the position of
+        each word, (N,).
     """
     losses, p_eos = [], []
     for diary in diaries:

@@ -1,13 +1,13 @@
-"""A faster twin of a model, opt-in: the taught model is not changed.
+"""An opt-in, faster twin of a model; the original is left unchanged.
 
-A decode step reads every weight once and launches some 20 operators a layer. The twin stores its weights in
-float32, float16 or int8, so that fewer bytes are read; runs all layers in one compiled call, so that no
-operator is launched in between; and splits each matrix over the CPU cores. `kernels` has the loops.
+A decode step reads every weight once and launches some 20 operators per layer. The twin stores its weights in
+float32, float16 or int8, so that fewer bytes are read. It runs all layers in a single compiled call (see
+`kernels`), so that no operators are launched in between, and splits each matrix over the CPU cores.
 
-    passes of a few tokens with a static or paged cache  one call for all layers
-    longer passes, longer contexts and other caches      the taught modules, each linear a `NarrowLinear`
-
-If a part of the twin has a hook, the modules run, too. The entries of the cache stay float32.
+The single call runs passes of up to 32 tokens with a static or paged cache, as long as tokens times entries
+do not exceed 2**14. For all other passes, the ordinary modules run, with each linear layer replaced by a
+`NarrowLinear`. If any part of the twin has a hook, the ordinary modules run instead of the single call. Cache
+entries stay in float32.
 """
 
 from __future__ import annotations
@@ -37,20 +37,23 @@ PAGED_CLASSES = (StaticCache, PagedCache)  # caches that store entries in pages 
 
 
 def speed_up(model: Transformer, *, bits: int = 32, threads: int | None = None) -> FastTransformer:
-    """Return a twin of a model, for inference on a CPU; it is fastest for up to 32 new tokens in a batch.
+    """Return a faster twin of a model for inference on a CPU.
+
+    The gain is largest for passes of up to 32 tokens in total.
 
     Args:
-        model: in float32 on the CPU. It is not changed; the twin shares its embedding and last norm and
-            copies the other weights.
-        bits: of a weight in memory. 32 differs from the model by rounding only. 16 rounds each weight to
-            float16, by one part in 2,048 at most. 8 rounds it to one of 255 levels of its row: lossy.
-            Computation is in float32 for all of them.
-        threads: number of threads for each matrix. By default that of PyTorch, but each has at least 2**14
-            weights of an average product: with fewer, starting a thread takes longer than its work.
+        model: a `Transformer` in float32 on the CPU. It is not changed; the twin shares its embedding and
+            final norm, and copies the other weights.
+        bits: bits per stored weight. 32 changes the logits by rounding errors only. 16 rounds each weight to
+            float16, by at most one part in 2,048 (more for tiny weights). 8 rounds it to one of 255 levels
+            per row, which is lossy. Computation is always in float32.
+        threads: number of threads that share a matrix. None uses the number of PyTorch's threads, reduced
+            if necessary so that each thread has at least 2**14 weights of an average matrix; with fewer,
+            starting a thread takes longer than its work.
 
     Raises:
-        ValueError: an invalid number of bits or threads, a model that is not a plain Transformer of float32
-            on the CPU, or weights that are NaN or too large for the bits.
+        ValueError: bits or threads is out of range; the model is not a plain, unmodified `Transformer` in
+            float32 on the CPU; or a weight is NaN or too large for the number of bits.
     """
     if bits not in BITS:
         raise ValueError(f"bits is {bits!r}; expected 32, 16 or 8")
@@ -74,13 +77,16 @@ def speed_up(model: Transformer, *, bits: int = 32, threads: int | None = None) 
 
 
 def weights_per_product(model: Transformer) -> int:
-    """Return the average number of weights of a layer's four products, as `stack_linears` makes them."""
+    """Return the average number of weights in the four matrices that `stack_linears` makes of a layer."""
     layers = [part.weight.numel() for part in model.layers.modules() if isinstance(part, nn.Linear)]
     return sum(layers) // (4 * len(model.layers))
 
 
 def check_unmodified(model: Transformer) -> None:
-    """Raise ValueError unless config and weights alone determine the model, in float32 on the CPU."""
+    """Raise ValueError unless the model is in float32 on the CPU, and its config and weights determine it.
+
+    A hook or a changed part is detected by comparing logits with those of a new model with these weights.
+    """
     if type(model) is not Transformer:
         raise ValueError(f"the model is of type {type(model).__name__}; expected a plain Transformer")
     for name, weight in model.named_parameters():
@@ -106,7 +112,18 @@ def check_unmodified(model: Transformer) -> None:
 
 
 def quantize_weight(weight: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return a matrix (F, C) in `bits` bits, as `kernels` reads it, and the scale of each row, (F,)."""
+    """Return a matrix (F, C) stored in `bits` bits per weight, as `kernels` reads it, and the scales.
+
+    Args:
+        weight: matrix in float32, (F, C).
+        bits: 32, 16 or 8.
+
+    Returns:
+        The matrix (F, C) and the scale by which each of its rows has to be multiplied, (F,).
+
+    Raises:
+        ValueError: a weight is NaN or too large for the number of bits.
+    """
     largest = np.abs(weight).max()
     if not largest <= np.finfo(np.float16 if bits == 16 else np.float32).max:  # NaN, too
         raise ValueError(f"the largest weight is {largest:g}; expected a number that fits into {bits} bits")
@@ -121,10 +138,12 @@ def quantize_weight(weight: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarr
 
 
 class NarrowLinear(nn.Module):
-    """A linear layer whose matrix is stored in fewer bits; x (…, C) → (…, F).
+    """A linear layer, from x (…, C) to (…, F), whose matrix may be stored in fewer bits.
 
     Args:
-        matrix, scale, bias: (F, C), (F,), (F,); the first two as `quantize_weight` returns them.
+        matrix: the matrix, (F, C), as `quantize_weight` returns it.
+        scale: scale of each row of the matrix, (F,).
+        bias: the bias, (F,).
     """
 
     def __init__(self, matrix: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> None:
@@ -137,16 +156,17 @@ class NarrowLinear(nn.Module):
         return multiply(rows).view(*x.shape[:-1], -1)
 
     def by_kernel(self, rows: np.ndarray) -> Tensor:
-        """rows (N, C) → (N, F), by the kernel."""
+        """Return the layer's outputs (N, F) for rows (N, C), computed by the compiled loop."""
         out = np.empty((len(rows), len(self.matrix)), np.float32)
         kernels.product(rows, self.matrix, self.scale, self.bias, out)
         return torch.from_numpy(out)
 
     def by_torch(self, rows: np.ndarray) -> Tensor:
-        """rows (N, C) → (N, F), by PyTorch, which multiplies float32: the matrix is converted for it.
+        """Return the layer's outputs (N, F) for rows (N, C), computed by PyTorch.
 
-        Everything here is done by PyTorch: its threads and Numba's would wait for each other in busy loops.
-        It uses oneDNN if available, which on AMD's processors is twice as fast as the default, MKL.
+        The matrix is first converted to float32, also by PyTorch: if Numba's threads did this, they and
+        PyTorch's threads would wait for each other in busy loops. The product is computed by oneDNN if
+        available, which on AMD processors is twice as fast as the default, MKL.
         """
         matrix = self.matrix.view(np.float16) if self.matrix.dtype == np.uint16 else self.matrix
         x, weight, scale, bias = map(torch.from_numpy, (rows, matrix, self.scale, self.bias))
@@ -156,7 +176,15 @@ class NarrowLinear(nn.Module):
 
 
 def stack_linears(layers: Iterable[Sequence[nn.Linear]], bits: int) -> kernels.Matrices:
-    """Concatenate the rows of linear layers that are one product in each layer, and stack all layers."""
+    """Merge several linear layers of each layer of the model into one matrix, and stack the matrices.
+
+    Args:
+        layers: for each layer of the model, the linear layers to merge, such as those for q, k and v.
+        bits: bits per stored weight.
+
+    Returns:
+        Matrices (L, F, C), scales (L, F) and biases (L, F).
+    """
     matrices, scales, biases = [], [], []
     for linears in layers:
         matrix, scale = quantize_weight(np.concatenate([x.weight.detach().numpy() for x in linears]), bits)
@@ -170,7 +198,13 @@ def stack_linears(layers: Iterable[Sequence[nn.Linear]], bits: int) -> kernels.M
 def unstack_linears(
     matrices: kernels.Matrices, layer: int, originals: Sequence[nn.Linear]
 ) -> list[NarrowLinear]:
-    """Return views of the linear layers that `stack_linears` stacked; nothing is copied."""
+    """Return the linear layers that `stack_linears` merged, as views that share its memory.
+
+    Args:
+        matrices: the result of `stack_linears`.
+        layer: index of the layer of the model, from 0.
+        originals: the linear layers that were merged, in the same order.
+    """
     ends = np.cumsum([linear.out_features for linear in originals])
     return [
         NarrowLinear(*(part[layer, end - linear.out_features : end] for part in matrices))
@@ -179,11 +213,13 @@ def unstack_linears(
 
 
 class FastTransformer(Transformer):
-    """The twin that `speed_up` returns; used like a `Transformer`, but it cannot be trained, saved or moved.
+    """The faster twin of a model, as `speed_up` returns it.
+
+    It is used like a `Transformer`, but cannot be trained, saved, or moved to another device or dtype.
 
     Attributes:
-        bits: of a weight in memory.
-        threads: number of threads for each matrix.
+        bits: bits per stored weight.
+        threads: number of threads that share a matrix.
     """
 
     def __init__(self, model: Transformer, bits: int) -> None:
@@ -206,7 +242,12 @@ class FastTransformer(Transformer):
         self.hooks = [hooks for part in parts for hooks in (part._forward_hooks, part._forward_pre_hooks)]
 
     def block(self, layer: int, plain: Any) -> Block:
-        """Return a layer made of the taught modules, with views of the stacked matrices."""
+        """Return a layer of ordinary modules whose linear layers are views of the stacked matrices.
+
+        Args:
+            layer: index of the layer, from 0.
+            plain: the same layer of the original model, whose norms are copied.
+        """
         with torch.device("meta"):  # shapes without memory
             block: Any = Block(self.config, layer)
         block.input_layernorm = deepcopy(plain.input_layernorm)
@@ -223,7 +264,7 @@ class FastTransformer(Transformer):
         return block
 
     def forward(self, tokens: Tensor, cache: Cache | None = None, *, last_only: bool = False) -> Tensor:
-        """Run new tokens through every layer; arguments, result and errors as in `Transformer`."""
+        """Run new tokens through every layer; arguments, result and errors are those of `Transformer`."""
         if numba.get_num_threads() != self.threads:
             numba.set_num_threads(self.threads)
         if cache is None or type(cache) not in PAGED_CLASSES or not self.can_run_in_one_call(tokens, cache):
@@ -241,12 +282,15 @@ class FastTransformer(Transformer):
         return logits
 
     def can_run_in_one_call(self, tokens: Tensor, cache: Any) -> bool:
-        """Whether the pass is small enough for the kernels, and no part has a hook."""
+        """Return whether the pass is small enough for the single call, and no part has a hook."""
         n, n_entries = tokens.numel(), cache.length + tokens.shape[-1]
         return n <= MAX_TOKENS and n * n_entries <= MAX_PAIRS and not any(self.hooks)
 
     def run_in_one_call(self, tokens: Tensor, cache: Any) -> np.ndarray:
-        """Run ids (B, T) through all layers, (B, T, C), and store their entries, before `cache.advance`."""
+        """Run ids (B, T) through all layers in a single call; return the input of the final norm, (B, T, C).
+
+        The new entries are written to the cache, but count only after `cache.advance`.
+        """
         B, T = tokens.shape
         x = self.embed_tokens.weight.detach().numpy()[tokens.numpy()]
         L = len(self.layers)  # a draft model has the first few of the cache's layers

@@ -1,4 +1,4 @@
-"""Generation: prefill, decode steps, and the loop of both."""
+"""Generation: prefill, decode steps, and the loop that runs a prefill and then decode steps."""
 
 from __future__ import annotations
 
@@ -24,17 +24,25 @@ def prefill(model: Transformer, prompt: Tokens, cache: Cache) -> Tensor:
     """Run all prompt tokens in one pass; return the logits of the first generated token, (B, V).
 
     Args:
-        prompt: ids, (P,) or (B, P).
-        cache: stores P entries a layer.
+        prompt: token ids, (P,) or (B, P).
+        cache: receives the entries of the P tokens of each sequence, in every layer.
 
     Raises:
-        ValueError: invalid ids, or a cache that they do not fit into; the cache is unchanged.
+        ValueError: the ids are invalid or do not fit into the cache, which is then unchanged.
     """
     return run(model, as_tokens(prompt, model.config.vocab_size), cache)
 
 
 def decode_step(model: Transformer, newest: Tokens, cache: Cache) -> Tensor:
-    """Run the newest token of each sequence, (1,) or (B, 1), as `prefill` does; return logits, (B, V)."""
+    """Run the newest token of each sequence; return the logits of the next token, (B, V).
+
+    Args:
+        newest: token ids, (1,) or (B, 1).
+        cache: has the entries of all earlier tokens, and receives those of the newest.
+
+    Raises:
+        ValueError: as in `prefill`, or a sequence has more than one new token.
+    """
     tokens = as_tokens(newest, model.config.vocab_size)
     if tokens.shape[1] != 1:
         raise ValueError(f"got {tokens.shape[1]} tokens; expected one for each sequence: (B, 1)")
@@ -42,24 +50,28 @@ def decode_step(model: Transformer, newest: Tokens, cache: Cache) -> Tensor:
 
 
 def run(model: Transformer, tokens: Tensor, cache: Cache) -> Tensor:
-    """Run valid ids (B, T); return the logits of the last position, (B, V)."""
+    """Run token ids (B, T), already checked; return the logits of the last position, (B, V)."""
     with torch.inference_mode():  # like no_grad, but it does not track views either: a sixth faster
         logits = model(tokens.to(model.embed_tokens.weight.device), cache, last_only=True)
     return logits[:, -1].clone()  # an ordinary tensor: those of inference mode cannot be changed later
 
 
 class Generation:
-    """A reply that is being generated: iterate over it to get token ids as they are generated.
+    """A reply in progress: iterate over it to receive token ids as they are generated.
 
     Args:
-        next_tokens: runs one pass, given the ids so far (at first those of the prompt); returns one or more
-            new tokens.
+        next_tokens: runs one pass and returns one or more new tokens. Its argument is the list of all ids so
+            far: the prompt, then the reply.
+        prompt: token ids.
+        max_new_tokens: maximum number of tokens in the reply.
+        cache: the cache that `next_tokens` uses.
+        eos_ids: tokens that end the reply.
 
     Attributes:
-        tokens: ids so far, including `<eos>` if it was generated.
-        seconds: time of each token: the pass and the sampling. If one pass returns several tokens, the first
-            has all of its time.
-        stop_reason: "eos", "max_new_tokens", "cache full" or "error"; None while generating.
+        tokens: ids of the reply so far, including `<eos>` if it was generated.
+        seconds: time that each token took, for the pass and for sampling. If one pass returns several tokens,
+            its whole time is assigned to the first of them and 0 to the others.
+        stop_reason: "eos", "max_new_tokens", "cache full" or "error"; None while the reply is in progress.
     """
 
     def __init__(
@@ -115,22 +127,23 @@ def generate(
     eos_ids: Iterable[int] | None = None,
     sampling: Sampling = GREEDY,
 ) -> Generation:
-    """Generate one token after another, until `<eos>`, `max_new_tokens`, or a full cache.
+    """Generate a reply token by token until `<eos>`, `max_new_tokens`, or a full cache ends it.
 
     Args:
-        prompt: ids of one sequence, P of them.
-        max_new_tokens: maximum number of tokens.
-        cache: an empty cache; None makes a `StaticCache` of the right size. A cache of S entries allows
-            S - P + 1 tokens, because the newest token has not been run.
+        prompt: token ids of one sequence, (P,) or (1, P).
+        max_new_tokens: maximum number of tokens in the reply.
+        cache: an empty cache; None makes a `StaticCache` of the right size. A cache for S tokens allows a
+            reply of S - P + 1 tokens, because the last token of a reply is never run.
         eos_ids: tokens that end the reply; None uses those of the config.
         sampling: how tokens are chosen.
 
     Returns:
-        A `Generation`: iterate over it. Nothing has run yet.
+        A `Generation`: iterate over it to generate the reply. Nothing has been run yet.
 
     Raises:
-        ValueError: immediately, for an invalid prompt, setting or cache. During generation, for NaN or
-            infinity in the logits, or a cache that something else used; the failed pass is rolled back.
+        ValueError: immediately, if the prompt, a setting or the cache is invalid. During generation, if the
+            logits contain NaN or infinity, or if something else used the cache; the failed pass is rolled
+            back.
     """
     ids, cache, stop_ids = check_request(model, prompt, max_new_tokens, cache, eos_ids)
     choose = chooser(sampling, model.config.vocab_size)
@@ -149,7 +162,14 @@ def check_request(
     cache: Cache | None,
     eos_ids: Iterable[int] | None,
 ) -> tuple[list[int], Cache, frozenset[int]]:
-    """Return the prompt's ids, the cache, and the ids that end the reply; errors as in `generate`."""
+    """Check the arguments of `generate`, and replace None by its default.
+
+    Returns:
+        The ids of the prompt, the cache, and the ids that end the reply.
+
+    Raises:
+        ValueError: as in `generate`, immediately.
+    """
     tokens = as_tokens(prompt, model.config.vocab_size)
     if tokens.shape[0] != 1:
         raise ValueError(f"got {tokens.shape[0]} sequences; expected one: use prefill and decode_step")
@@ -163,7 +183,7 @@ def check_request(
 
 
 def check_empty(model: Transformer, cache: Cache, n_prompt: int) -> None:
-    """Raise ValueError unless the cache is empty and fits the model and a prompt of `n_prompt` tokens."""
+    """Raise ValueError unless the cache is empty, fits the model, and has room for `n_prompt` tokens."""
     check_cache(cache, model, 1)
     if cache.length:
         raise ValueError(f"the cache holds {cache.length} tokens; expected an empty one: reset() it")
@@ -172,7 +192,7 @@ def check_empty(model: Transformer, cache: Cache, n_prompt: int) -> None:
 
 @contextmanager
 def rollback_on_error(cache: Cache) -> Iterator[None]:
-    """Restore the cache if anything raises in the block: invalid logits, a failed choice, Ctrl-C."""
+    """Restore the cache if the `with` block raises, whether from invalid logits, sampling or Ctrl-C."""
     snapshot = cache.snapshot()
     try:
         yield
@@ -182,7 +202,13 @@ def rollback_on_error(cache: Cache) -> Iterator[None]:
 
 
 def to_numpy(logits: Tensor) -> np.ndarray:
-    """Return logits (1, …, V) as (…, V): the only synchronization. ValueError for NaN or infinity."""
+    """Return the logits (1, …, V) of one sequence as a NumPy array (…, V), in float32.
+
+    Only here does a step wait for the GPU.
+
+    Raises:
+        ValueError: the logits contain NaN or infinity.
+    """
     array = logits[0].float().cpu().numpy()
     if not np.isfinite(array).all():
         raise ValueError("the logits hold NaN or infinity; expected numbers: look for them in the weights")
@@ -190,7 +216,11 @@ def to_numpy(logits: Tensor) -> np.ndarray:
 
 
 def as_tokens(prompt: Tokens, vocab_size: int) -> Tensor:
-    """Return ids as a tensor (B, T). ValueError unless they are integers in range."""
+    """Return token ids (P,) or (B, P) as a tensor (B, P); B is 1 for one sequence.
+
+    Raises:
+        ValueError: there are no ids, or they are not integers from 0 to vocab_size - 1.
+    """
     ids = np.array(prompt.tolist() if isinstance(prompt, Tensor) else prompt)
     if not ids.size:
         raise ValueError("the prompt is empty; expected at least one token")

@@ -1,15 +1,18 @@
-"""Loops over the numbers of a model, compiled by Numba for this machine's processor when they first run.
+"""Compiled loops that compute the layers of a model on a CPU.
 
-A matrix is stored as float32, as the bits of float16 (viewed as uint16), or as int8 with one scale a row.
-Each number is converted to float32 in the register where it is used: only the narrow form is read from
-memory. Sums are in float32, several at a time, so their last digits differ from PyTorch's. A loop over
-`prange` is split over the cores. A loop that repeats a taught function or module has its name and `_loop`.
+Numba compiles each loop for this machine's processor when the loop first runs. Loops over `prange` are split
+over the CPU cores. A loop that repeats a function or module of the package is named after it, with `_loop`.
 
-Entries of a cache are stored in pages (P, Hkv, R, D) of R slots; `tables` (B, …) has the pages of each
-sequence in order. A static cache is the same with one long page for each sequence.
+A matrix is stored as float32, as the bits of float16 (viewed as uint16), or as int8 with one scale per row.
+Only this stored form is read from memory: each number is converted to float32 in a register when it is used.
+Sums are computed in float32 in another order than PyTorch's, so their last digits differ.
 
-Letters: B sequences, T columns each, N = B · T, C and F widths, H heads, D width of a head, S entries. A
-sequence's new tokens are its last columns; those before them are padding, which writes nothing.
+Entries of a cache are stored in pages of R slots: one layer's keys have shape (P, Hkv, R, D). `tables` (B, …)
+has the page numbers of each sequence, in order. A static cache is treated as one long page per sequence.
+
+In shapes, B is the number of sequences, T the number of columns of each, N = B · T, C and F are widths, H and
+Hkv numbers of heads, and D is the width of a head. The new tokens of a sequence are in its last columns. The
+columns before them are padding, for which no entry is stored.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ SHARED: Any = ALONE | {"parallel": True}
 
 
 def convert_to_float32(context: Any, number: Any) -> tuple[Any, Any]:
-    """Generate code that converts a number to float32; a uint16 holds the bits of a float16."""
+    """Generate code that converts a number to float32; a uint16 is taken as the bits of a float16."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         if signature.args[0] == types.uint16:
@@ -45,7 +48,7 @@ to_float32: Any = intrinsic(convert_to_float32)
 
 @njit(**ALONE)
 def one_by_four(x: Array, a: Array, b: Array, c: Array, d: Array) -> Four:
-    """Dot products of a row x (C,) with four rows of a matrix."""
+    """Return the dot products of a vector x (C,) with four rows a, b, c, d of a matrix."""
     xa = xb = xc = xd = np.float32(0)
     for i in range(x.shape[0]):
         xa += to_float32(a[i]) * x[i]
@@ -57,7 +60,10 @@ def one_by_four(x: Array, a: Array, b: Array, c: Array, d: Array) -> Four:
 
 @njit(**ALONE)
 def two_by_four(x: Array, y: Array, a: Array, b: Array, c: Array, d: Array) -> tuple[Four, Four]:
-    """Dot products of two rows x, y (C,) with four rows of a matrix, which are read only once."""
+    """Return the dot products of two vectors x, y (C,) with four rows a, b, c, d of a matrix.
+
+    Each row of the matrix is read only once. The result has the four products of x, then those of y.
+    """
     xa = xb = xc = xd = ya = yb = yc = yd = np.float32(0)
     for i in range(x.shape[0]):
         ai, bi, ci, di = to_float32(a[i]), to_float32(b[i]), to_float32(c[i]), to_float32(d[i])
@@ -74,7 +80,10 @@ def two_by_four(x: Array, y: Array, a: Array, b: Array, c: Array, d: Array) -> t
 
 @njit(**ALONE)
 def next_by_four(x: Array, n: int, a: Array, b: Array, c: Array, d: Array) -> tuple[Four, Four]:
-    """Dot products of rows n and n + 1 of x (N, C) with four rows of a matrix; a last row is repeated."""
+    """Return the dot products of rows n and n + 1 of x (N, C) with four rows a, b, c, d of a matrix.
+
+    If n is the last row of x, its products are returned twice.
+    """
     if n + 1 < x.shape[0]:
         return two_by_four(x[n], x[n + 1], a, b, c, d)
     last = one_by_four(x[n], a, b, c, d)
@@ -83,9 +92,9 @@ def next_by_four(x: Array, n: int, a: Array, b: Array, c: Array, d: Array) -> tu
 
 @njit(**SHARED)
 def product(x: Array, matrix: Array, scale: Array, bias: Array, out: Array) -> None:
-    """x (N, C) times a matrix (F, C) whose rows are scaled, plus the bias → out (N, F).
+    """Multiply x (N, C) by a matrix (F, C) with scaled rows, add the bias, and store this in out (N, F).
 
-    It reads four distant rows of the matrix at a time: memory delivers four streams faster than one.
+    Four distant rows of the matrix are read at a time, because memory delivers four streams faster than one.
     """
     N, F = out.shape
     quarter = (F + 3) // 4
@@ -104,7 +113,10 @@ def product(x: Array, matrix: Array, scale: Array, bias: Array, out: Array) -> N
 
 @njit(**SHARED)
 def gated_product(x: Array, matrix: Array, scale: Array, out: Array) -> None:
-    """silu(gate · x) · (up · x): x (N, C), matrix (2F, C), first the rows of the gate → out (N, F)."""
+    """Compute silu(gate(x)) · up(x) for each row of x (N, C), and store the result in out (N, F).
+
+    The matrix (2F, C) has the F rows of gate, then the F rows of up; each row has its scale.
+    """
     N, F = out.shape
     half = (F + 1) // 2
     for row in prange(half):
@@ -122,13 +134,13 @@ def gated_product(x: Array, matrix: Array, scale: Array, out: Array) -> None:
 
 @njit(**ALONE)
 def silu(x: Any) -> Any:
-    """x / (1 + exp(-x))"""
+    """Return x / (1 + exp(-x))."""
     return x / (np.float32(1) + np.exp(-x))
 
 
 @njit(**ALONE)
 def norm_loop(x: Array, weight: Array, eps: np.float32, out: Array) -> None:
-    """RMS norm of each row of x (N, C) → out (N, C)."""
+    """Compute the RMS norm of each row of x (N, C), and store it in out (N, C)."""
     N, C = x.shape
     for n in range(N):
         total = np.float32(0)
@@ -141,7 +153,10 @@ def norm_loop(x: Array, weight: Array, eps: np.float32, out: Array) -> None:
 
 @njit(**ALONE)
 def rotation_loop(position: int, frequencies: Array, cos: Array, sin: Array) -> None:
-    """Cosine and sine of each pair's angle at a position: frequencies (D / 2,) → cos, sin (D / 2,)."""
+    """Compute the cosine and sine of each pair's angle at a position, and store them in cos and sin (D / 2,).
+
+    `frequencies` (D / 2,) are in radians per position.
+    """
     for i in range(frequencies.shape[0]):
         angle = np.float32(position) * frequencies[i]
         cos[i], sin[i] = np.cos(angle), np.sin(angle)
@@ -149,7 +164,7 @@ def rotation_loop(position: int, frequencies: Array, cos: Array, sin: Array) -> 
 
 @njit(**ALONE)
 def rotate_loop(x: Array, cos: Array, sin: Array, out: Array) -> None:
-    """Rotate the pairs (i, i + D / 2) of one head x (D,) by the angles of its position → out (D,)."""
+    """Rotate each pair (i, i + D / 2) of one head's vector x (D,), and store the result in out (D,)."""
     half = x.shape[0] // 2
     for i in range(half):
         out[i] = x[i] * cos[i] - x[half + i] * sin[i]
@@ -158,7 +173,11 @@ def rotate_loop(x: Array, cos: Array, sin: Array, out: Array) -> None:
 
 @njit(**ALONE)
 def place(n: int, T: int, lengths: Array, new: Array) -> tuple[int, int]:
-    """The sequence of token n of (B · T), and its position in it; -1 for padding."""
+    """Return the sequence b of token n, 0 <= n < B · T, and the token's position in that sequence.
+
+    The position is -1 if the token is padding. lengths, new (B,): the numbers of entries stored so far and of
+    new tokens, for each sequence.
+    """
     b = n // T
     column = n % T - (T - new[b])
     return b, lengths[b] + column if column >= 0 else -1
@@ -168,9 +187,9 @@ def place(n: int, T: int, lengths: Array, new: Array) -> tuple[int, int]:
 def attend_loop(
     q: Array, k: Array, v: Array, tables: Array, lengths: Array, new: Array, scale: np.float32, out: Array
 ) -> None:
-    """Attention of new tokens: q (N, H, D), over the entries of their sequence up to their own.
+    """Let each new token attend to the entries of its sequence up to its own position, in one layer.
 
-    Contexts → out (N, H, D), 0 for padding.
+    Queries are in q (N, H, D). Contexts are stored in out (N, H, D), with 0 for padding.
     """
     N, H, D = q.shape
     Hkv, R = k.shape[1:3]
@@ -220,10 +239,19 @@ def layers_loop(
     gate_up: Matrices,
     down: Matrices,
 ) -> None:
-    """All layers in one call: x (N, C), in place; pages k, v (L, P, Hkv, R, D) get the new entries.
+    """Run all layers on the residual stream x (N, C), in place, and store the new entries in the pages.
 
-    lengths, new (B,): number of entries of each sequence so far, and of its new tokens. norms (L, 2, C):
-    before attention and before the MLP. q, k and v are one product; gate and up are one.
+    Args:
+        x: embeddings of the tokens; afterwards the input of the final norm.
+        frequencies: of RoPE, in radians per position, (D / 2,).
+        k, v: pages of keys and of values, (L, P, Hkv, R, D).
+        tables: page numbers of each sequence, (B, …).
+        lengths, new: number of entries stored so far and of new tokens, for each sequence, (B,).
+        eps: added to the mean square in each norm.
+        scale: factor of attention scores.
+        norms: weights of the norms before attention and before the MLP, (L, 2, C).
+        qkv, o, gate_up, down: matrices of each layer's four products, in which q, k and v are concatenated,
+            and gate and up.
     """
     L, _, Hkv, R, D = k.shape
     N, C = x.shape

@@ -1,4 +1,4 @@
-"""The model class of each config class."""
+"""The model class that belongs to each config class."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ MODEL_CLASSES: dict[type[ModelConfig], Any] = {
 
 
 def make_model(config: ModelConfig) -> Transformer:
-    """Return a model with random weights, of the class that belongs to the config."""
+    """Return a model with random weights, of the class that `MODEL_CLASSES` has for the config's class."""
     return MODEL_CLASSES[type(config)](config)

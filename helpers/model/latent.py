@@ -17,12 +17,13 @@ EPS = 1e-6
 
 
 class LatentAttention(nn.Module):
-    """Project to queries and to one latent for all heads, append it, compute keys and values of it, attend.
+    """An attention layer that stores one latent per token, from which all heads compute keys and values.
 
     Attributes:
-        absorbed: False computes keys and values of every entry for every head in each pass (expanded). True
-            transforms queries and contexts instead, so that attention works on the latents themselves, as MQA
-            with one wide head. Both compute the same function, up to rounding.
+        absorbed: False for the expanded form, which computes the keys and values of every entry for every
+            head in each pass. True for the absorbed form, which transforms queries and contexts instead, so
+            that attention runs on the latents, like MQA with one wide KV head. Up to rounding, the two forms
+            compute the same function.
 
     Source: DeepSeek-AI 2024, arXiv:2405.04434; without the compression of queries.
     """
@@ -41,7 +42,7 @@ class LatentAttention(nn.Module):
         self.core = Core(scale=sum(self.query_widths) ** -0.5)  # by the width of expanded keys, in both forms
 
     def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: Cache) -> Tensor:
-        """Mix positions: x (B, T, C) → (B, T, C); arguments as in `Attention`."""
+        """Return what attention adds to the residual stream, (B, T, C); arguments as in `Attention`."""
         q, q_rope = self.split_heads(self.q_proj(x)).split(self.query_widths, dim=-1)  # (B, H, T, D), (…, R)
         latent, k_rope = self.kv_a_proj_with_mqa(x)[:, None].split(self.latent_widths, dim=-1)  # (B, 1, T, …)
         new = torch.cat([self.kv_a_layernorm(latent), rotate(k_rope, *cos_sin)], dim=-1)
@@ -52,26 +53,37 @@ class LatentAttention(nn.Module):
         return self.o_proj(contexts.transpose(1, 2).flatten(2))  # (B, T, H * D) → (B, T, C)
 
     def attend_expanded(self, q: Tensor, q_rope: Tensor, latents: Tensor, mask: Tensor) -> Tensor:
-        """Compute the keys and values of every head from the latents, then attend as usual: (B, H, T, D)."""
+        """Compute every head's keys and values from the latents, attend, and return contexts (B, H, T, D).
+
+        Args:
+            q: the part of the queries that is not rotated, (B, H, T, D).
+            q_rope: the rotated part of the queries, (B, H, T, rope_dim).
+            latents: entries of the cache, (B, 1, S, rank + rope_dim).
+            mask: as in `attend`.
+        """
         latent, k_rope = latents.split(self.latent_widths, dim=-1)
         k, v = self.split_heads(self.kv_b_proj(latent[:, 0])).chunk(2, dim=-1)  # (B, H, S, D) each
         k = torch.cat([k, k_rope.expand(-1, self.n_heads, -1, -1)], dim=-1)
         return self.core(torch.cat([q, q_rope], dim=-1), k, v, mask)
 
     def attend_absorbed(self, q: Tensor, q_rope: Tensor, latents: Tensor, mask: Tensor) -> Tensor:
-        """Attend to latents: q · (W c) = (Wᵀ q) · c, and the sum of W c is W times the sum: (B, H, T, D)."""
+        """Attend to the latents themselves; return contexts (B, H, T, D). Arguments as in `attend_expanded`.
+
+        A key is W c for a latent c, and q · (W c) = (Wᵀ q) · c, so the query is transformed instead. Values
+        are linear in c too, so their matrix is applied to the weighted average of the latents.
+        """
         to_k, to_v = self.kv_b_proj.weight.unflatten(0, (self.n_heads, -1)).chunk(2, dim=1)  # (H, D, rank)
         queries = torch.cat([q @ to_k, q_rope], dim=-1)  # (B, H, T, rank + R)
         mixed = self.core(queries, latents, latents[..., : self.latent_widths[0]], mask)  # (B, H, T, rank)
         return mixed @ to_v.mT
 
     def split_heads(self, x: Tensor) -> Tensor:
-        """(B, T, H * n) → (B, H, T, n)."""
+        """Split x (B, T, H * n) into heads, (B, H, T, n)."""
         return x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
 
 
 class LatentTransformer(Transformer):
-    """A `Transformer` with latent attention in all blocks; parameters are named as in DeepSeek-V3."""
+    """A `Transformer` with latent attention in all blocks, and parameters named as in DeepSeek-V3."""
 
     def __init__(self, config: LatentConfig) -> None:
         super().__init__(config)
@@ -80,7 +92,7 @@ class LatentTransformer(Transformer):
             block.self_attn = LatentAttention(config, layer).apply(init_weights)
 
     def absorb(self, on: bool = True) -> None:
-        """Switch every layer to the absorbed form, or back to the expanded one."""
+        """Switch every layer to the absorbed form, or to the expanded form if `on` is False."""
         for module in self.modules():
             if isinstance(module, LatentAttention):
                 module.absorbed = on

@@ -1,8 +1,9 @@
-"""Batch-invariant inference: every product and every attention is always called with the same shape.
+"""Batch-invariant inference: matrix products and attention are always computed in the same shape.
 
-A library chooses the order of a sum by the shape of its input: one row or eight, 50 keys or 60. So the last
-digits of a reply depend on what else is in the batch. Here a product always has 8 rows, and attention 8
-queries and 16 keys; the last block is padded with zeros. This costs time, because of many small calls.
+A library chooses the order in which it adds numbers by the shape of its input, such as one row or eight, or
+50 keys or 60. So the last digits of logits depend on what else is in the batch. Here, every matrix product
+has 8 rows, and every call of attention has 8 queries and 16 keys; the last block is padded with zeros. The
+many small calls make inference slower.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ ROWS, KEYS = 8, 16
 
 
 def make_batch_invariant(model: Transformer) -> Transformer:
-    """Return a copy of a model with bitwise equal logits alone, in a batch, in chunks or after a prefix.
+    """Return a copy of a model that computes bitwise equal logits for a text, however the text is run.
 
-    It works with caches that return all entries from the first: with a window, blocks would begin elsewhere.
-    It relies on a property that tests measure and no library guarantees: the bits of a row do not depend on
-    its position among the 8. With narrow matrices they do.
+    The text may run alone or in a batch, in one pass or in chunks, with or without a cached prefix. The cache
+    must return all entries from the first; with a window, blocks of keys would begin at other positions.
+
+    The bits of a row must not depend on its index among the 8 rows. Tests check this, but no library
+    guarantees it, and it does not hold for narrow matrices.
 
     Raises:
-        ValueError: a width that is not a multiple of 8, or a model of another class than `Transformer`.
+        ValueError: a width is not a multiple of 8, or the model is not a plain `Transformer`.
 
     Source: "Defeating nondeterminism in LLM inference", He and Thinking Machines Lab 2025.
     """
@@ -43,7 +46,7 @@ def make_batch_invariant(model: Transformer) -> Transformer:
 
 
 def replace_with_blockwise(module: nn.Module) -> None:
-    """Replace the attention cores, and the modules that process each token by itself, with blockwise ones."""
+    """Replace attention cores, linear layers, norms and MLPs in a module by their blockwise versions."""
     for name, part in module.named_children():
         if isinstance(part, Core):
             setattr(module, name, BlockwiseCore(part.scale))
@@ -61,7 +64,7 @@ class Blockwise(nn.Module):
         self.part = part
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…, C) → (…, C'), each token by itself; the last block is padded with zeros."""
+        """Return the outputs of the module for x (…, C), 8 tokens at a time; the last block is padded."""
         rows = x.reshape(-1, x.shape[-1])  # (N, C)
         padded = F.pad(rows, (0, 0, 0, -len(rows) % ROWS))
         out = torch.cat([self.part(block) for block in padded.split(ROWS)])
@@ -69,10 +72,10 @@ class Blockwise(nn.Module):
 
 
 class BlockwiseCore(Core):
-    """The core of attention, called for 8 queries and 16 keys at a time; key blocks are merged in order."""
+    """The core of attention, computed for 8 queries and 16 keys at a time, in the order of the keys."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        """Return contexts, (B, H, T, Dv); see `attend`. Sums are in float32 or wider."""
+        """Return the contexts, (B, H, T, Dv), computed in float32 or wider; arguments as in `attend`."""
         dtype, (B, H, T, _) = torch.promote_types(q.dtype, torch.float32), q.shape
         queries, keys, values = (
             blocks(x.to(dtype).repeat_interleave(H // x.shape[1], 1), size)
@@ -89,15 +92,15 @@ class BlockwiseCore(Core):
         return torch.stack(contexts)[:, :, :T].to(q.dtype)
 
     def merge_blocks(self, q: Tensor, seen: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Attend to one block of keys after another, and merge the results.
+        """Let 8 queries attend to one block of keys after another, and merge the results.
 
         Args:
             q: 8 queries, (H, 8, D).
-            seen: the keys of each block that they may attend to, (m, 8, 16).
-            keys, values: (m, H, 16, D) and (m, H, 16, Dv).
+            seen: which keys of each of the m blocks each query may attend to, (m, 8, 16).
+            keys, values: blocks of keys, (m, H, 16, D), and of values, (m, H, 16, Dv).
 
         Returns:
-            Contexts, (H, 8, Dv); 0 for a query that is fully masked.
+            Contexts, (H, 8, Dv), with 0 for a query that may not attend to any key.
 
         Source: online softmax, Milakov and Gimelshein 2018, arXiv:1805.02867.
         """
@@ -113,6 +116,9 @@ class BlockwiseCore(Core):
 
 
 def blocks(x: Tensor, size: int) -> Tensor:
-    """(B, H, T, D) → (B, n, H, size, D), each block contiguous; the last is padded with zeros."""
+    """Split x (B, H, T, D) into n blocks of `size` tokens, (B, n, H, size, D), each contiguous in memory.
+
+    The last block is padded with zeros.
+    """
     padded = F.pad(x, (0, 0, 0, -x.shape[2] % size))
     return padded.unflatten(2, (-1, size)).transpose(1, 2).contiguous()

@@ -1,4 +1,4 @@
-"""Ablate parts of a model: heads, or the MLP of a layer."""
+"""Copies of a model in which some parts have no effect: attention heads, or the MLP of one layer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from helpers.model.transformer import Transformer
 
 
 def without_heads(model: Transformer, heads: Collection[tuple[int, int]]) -> Transformer:
-    """Return a copy of a model without the output of these heads; (layer, head), from 0."""
+    """Return a copy of a model in which the output of some heads is 0.
+
+    Args:
+        heads: pairs (layer, head), each counted from 0.
+    """
     copied, D = copy.deepcopy(model), model.config.head_dim
     for layer, head in heads:
         o_proj = copied.get_parameter(f"layers.{layer}.self_attn.o_proj.weight")
@@ -22,7 +26,11 @@ def without_heads(model: Transformer, heads: Collection[tuple[int, int]]) -> Tra
 
 
 def without_mlp(model: Transformer, layer: int) -> Transformer:
-    """Return a copy of a model in which a layer's MLP, from 0, adds nothing to the last token of a pass."""
+    """Return a copy of a model in which one MLP adds nothing to the last token of each pass.
+
+    Args:
+        layer: index of the layer whose MLP this is, from 0.
+    """
     copied = copy.deepcopy(model)
 
     def nothing(_: nn.Module, __: Any, out: Tensor) -> Tensor:

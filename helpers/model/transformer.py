@@ -1,4 +1,7 @@
-"""The whole decoder: embedding, blocks of attention and MLP, LM head. One forward for every use."""
+"""The whole decoder: embedding, blocks of attention and MLP, LM head.
+
+Training, prefill and decode all run the same `Transformer.forward`.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +26,14 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(size))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…, C) → (…, C), each token by itself; the mean is computed in float32 or wider."""
+        """Normalize each token of x (…, C) by itself; the mean square is computed in float32 or wider."""
         x32 = x.to(torch.promote_types(x.dtype, torch.float32))
         normed = x32 * torch.rsqrt(x32.square().mean(dim=-1, keepdim=True) + self.eps)
         return self.weight * normed.to(x.dtype)
 
 
 class SwiGLU(nn.Module):
-    """The MLP: a gate, silu(gate) · up, and back down.
+    """The MLP: down(silu(gate(x)) · up(x)), where gate, up and down are linear layers.
 
     Source: Shazeer 2020, arXiv:2002.05202.
     """
@@ -43,12 +46,12 @@ class SwiGLU(nn.Module):
         self.down_proj = nn.Linear(F_, C, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, T, C) → (B, T, C), each token by itself."""
+        """Process each token of x (B, T, C) by itself; return (B, T, C)."""
         return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
 class Block(nn.Module):
-    """One layer: attention, which moves information between tokens, then the MLP, which does not."""
+    """One layer: attention, which moves information between tokens, then an MLP on each token by itself."""
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
@@ -58,15 +61,19 @@ class Block(nn.Module):
         self.mlp = SwiGLU(config)
 
     def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: Cache) -> Tensor:
-        """Add to the residual stream twice: (B, T, C) → (B, T, C); arguments as in `Attention`."""
+        """Return the residual stream x (B, T, C) plus the outputs of attention and of the MLP.
+
+        The other arguments are those of `Attention.forward`.
+        """
         x = x + self.self_attn(self.input_layernorm(x), cos_sin, cache)
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
 class Transformer(nn.Module):
-    """A decoder of the Llama family. Parameters have the names of Hugging Face checkpoints.
+    """A decoder of the Llama family, with parameters named as in Hugging Face checkpoints.
 
-    Initial weights are normally distributed (standard deviation 0.02), from torch's global generator.
+    Weights are initialized from a normal distribution with standard deviation 0.02, by PyTorch's global
+    random number generator.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -81,29 +88,35 @@ class Transformer(nn.Module):
         self.apply(init_weights)
 
     def tie_weights(self) -> None:
-        """Let the LM head share the embedding's matrix, if the config is tied."""
+        """Let the LM head share the embedding's matrix if `config.tied` is true."""
         if self.config.tied:
             self.lm_head.weight = self.embed_tokens.weight
 
     def new_cache(self, cache_class: type[Cache] = GrowingCache, **sizes: int) -> Cache:
-        """Return an empty cache for this model; batch and max_len as in `Cache`."""
+        """Return an empty cache for this model, with its dtype and on its device.
+
+        Args:
+            cache_class: class of the cache.
+            sizes: `batch`, `max_len`, and further keyword arguments of the class.
+        """
         weight = self.embed_tokens.weight
         return cache_class(self.config, **sizes, dtype=weight.dtype, device=weight.device)
 
     def forward(self, tokens: Tensor, cache: Cache | None = None, *, last_only: bool = False) -> Tensor:
-        """Run new tokens through every layer; earlier ones are read from the cache.
+        """Run new tokens through every layer; the entries of earlier tokens are read from the cache.
 
         Args:
             tokens: ids of the new tokens, (B, T).
-            cache: holds the entries of earlier tokens and stores those of the new ones; without a cache,
-                there are no earlier tokens.
-            last_only: compute the logits of the last position only, and no T × V matrix for a long prompt.
+            cache: has the entries of the earlier tokens, and receives those of the new tokens. None means
+                that there are no earlier tokens.
+            last_only: whether to compute the logits of the last position only, which avoids a T × V matrix
+                for a long prompt.
 
         Returns:
-            Logits, (B, T, V), or (B, 1, V).
+            Logits, (B, T, V), or (B, 1, V) if `last_only`.
 
         Raises:
-            ValueError: invalid tokens, or a cache that they do not fit into; the cache is unchanged.
+            ValueError: the tokens are invalid or do not fit into the cache, which is then unchanged.
         """
         check_tokens(tokens, self.config.vocab_size)
         B, T = tokens.shape
@@ -120,7 +133,7 @@ class Transformer(nn.Module):
 
 
 def init_weights(module: nn.Module) -> None:
-    """Initialize the weights of one module; biases start at 0."""
+    """Initialize a linear layer or an embedding: random weights, biases of 0. Ignore other modules."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear) and module.bias is not None:
@@ -128,10 +141,10 @@ def init_weights(module: nn.Module) -> None:
 
 
 def check_tokens(tokens: Tensor, vocab_size: int) -> None:
-    """Raise ValueError unless tokens are ids in range, (B, T), at least one.
+    """Raise ValueError unless tokens are a tensor (B, T) of at least one id, each in the vocabulary.
 
-    The range is checked on a CPU only, and never in compiled code: on a GPU the program would synchronize at
-    every token. `generate` checks the prompt before it is moved to the GPU.
+    The range of ids is not checked on a GPU, where every step would have to wait for the result, or in
+    compiled code. `generate` checks the prompt before moving it to the GPU.
     """
     got = getattr(tokens, "dtype", type(tokens).__name__)
     if got not in (torch.int64, torch.int32):
@@ -146,7 +159,7 @@ def check_tokens(tokens: Tensor, vocab_size: int) -> None:
 
 
 def check_cache(cache: Cache, model: Transformer, batch: int) -> None:
-    """Raise ValueError unless this is a cache that was made for such a model and batch size."""
+    """Raise ValueError unless the cache is a `Cache` that fits this model and a batch of this size."""
     if not isinstance(cache, Cache):
         got = getattr(cache, "__name__", type(cache).__name__)
         raise ValueError(f"cache is {got}; expected an object, such as model.new_cache(StaticCache)")

@@ -1,4 +1,4 @@
-"""The changes of Qwen3 and SmolLM3 to attention: normed queries and keys, and layers without rotation."""
+"""Attention with normalized queries and keys, as in Qwen3, and without rotation, as in SmolLM3."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from helpers.model.transformer import RMSNorm, Transformer, init_weights
 
 
 class QKNormAttention(Attention):
-    """`Attention` whose queries and keys are normed, each head by itself, before they are rotated.
+    """`Attention` that normalizes the query and key of each head before rotating them.
 
-    So the weights of the two norms bound the scores, however large the residual stream has grown.
+    So the weights of the two norms limit the size of scores, however large the residual stream becomes.
     """
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
@@ -31,7 +31,7 @@ class QKNormAttention(Attention):
 
 
 class NoPEAttention(Attention):
-    """`Attention` without rotation: it knows positions only through the mask and other layers."""
+    """`Attention` without rotation. The layer gets positions only from the mask and from other layers."""
 
     def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: Cache) -> Tensor:
         cos, sin = cos_sin
@@ -39,7 +39,7 @@ class NoPEAttention(Attention):
 
 
 class QKNormTransformer(Transformer):
-    """A `Transformer` with normed queries and keys in all blocks; parameters are named as in Qwen3."""
+    """A `Transformer` with `QKNormAttention` in all blocks, and parameters named as in Qwen3."""
 
     def __init__(self, config: QKNormConfig) -> None:
         super().__init__(config)
@@ -48,7 +48,7 @@ class QKNormTransformer(Transformer):
 
 
 class NoPETransformer(Transformer):
-    """A `Transformer` in which the layers `config.nope_layers` do not rotate, as in SmolLM3."""
+    """A `Transformer` in which the layers in `config.nope_layers` do not rotate, as in SmolLM3."""
 
     def __init__(self, config: NoPEConfig) -> None:
         super().__init__(config)
