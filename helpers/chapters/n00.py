@@ -1,4 +1,4 @@
-"""What notebook 00, start here, uses beside its views: where one head looked."""
+"""The figure of notebook 00, start here: where one head looked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from helpers.trace import Trace
 
 
 def looked_at(trace: Trace, word: str, layer: int, head: int) -> Picture:
-    """Draw where one head, layer and head from 0, looked when a word ran, and the word that came out."""
+    """Draw one head's attention weights when a word was processed, and the word that came next.
+
+    Args:
+        trace: of one sequence, with the weights of this head.
+        word: the query, the first token with this text.
+        layer, head: indices, from 0.
+    """
     words = [token.text for token in trace.sequences[0].tokens]
     at = words.index(word)
     return name_weights(words[: at + 1], trace.attention_weights(at, layer, head), then=words[at + 1])

@@ -1,4 +1,4 @@
-"""What notebook 01, four heads by hand, uses beside the toy: its figures and the check of its exercise."""
+"""The figures, the prediction and the exercise of notebook 01, four heads by hand."""
 
 from __future__ import annotations
 
@@ -18,21 +18,25 @@ from helpers.sampling import softmax
 
 CARRIED = [toy.NUMBERS[word] for word in toy.PROMPT]
 T = len(CARRIED)
-NOTHING = "none"  # what a head finds that has nothing to pick
-MATCHED = [(head, "left") for head in ("word", "key")]  # heads of a match, and where they are set
+NOTHING = "none"  # the result of a head that has no number to pick
+MATCHED = [(head, "left") for head in ("word", "key")]  # headings of `one_match`, and their alignment
 MATCHED += [(head, "right") for head in ("score", "e^score", "weight")] + [("value", "left")]
 
 
 def one_match(
     asks: str, query: Sequence[float], words: Sequence[str], keys: np.ndarray, values: np.ndarray
 ) -> Picture:
-    """Draw how one query is compared with the keys of a few words, and what it takes from their values.
+    """Draw how one query is compared with the keys of a few words, and how their values are averaged.
 
     Args:
         asks: the word that has the query.
-        query: two numbers, or ValueError.
-        words: those that it looks at, one line each.
-        keys, values: two numbers each for a word, (S, 2).
+        query: two numbers.
+        words: the S words that the query sees, one line each.
+        keys: two numbers for each word, (S, 2).
+        values: two numbers for each word, (S, 2).
+
+    Raises:
+        ValueError: the query is not two finite numbers.
     """
     q, k, v = (np.asarray(part, dtype=float) for part in (query, keys, values))
     finite = q.shape == (2,) and bool(np.isfinite(q).all())
@@ -81,24 +85,27 @@ def one_match(
 
 
 def _pair(two: Any) -> str:
-    """Write two numbers as a list: (2, −1)."""
+    """Format two numbers as a pair: (2, −1)."""
     return f"({', '.join(number(x) for x in two)})".replace("-", "−")
 
 
 def _product(a: float, b: float, place: str = "first") -> str:
-    """Write a product as the first or a later term of a sum: 2·3, or − 1·0."""
+    """Format a product as the first term of a sum, such as 2·3, or as a later term, such as − 1·0."""
     sign = ("−" if a < 0 else "") if place == "first" else "− " if a < 0 else "+ "
     second = number(b) if b >= 0 else f"(−{number(-b)})"
     return f"{sign}{number(abs(a))}·{second}"
 
 
 def strips(position: int) -> Picture:
-    """Draw each head's attention weights from one position, from 1, of the toy's prompt, and its context.
+    """Draw the attention weights and the context of each of the toy's heads at one position of the prompt.
 
-    The area of a square is the weight.
+    The area of a square is proportional to the weight.
+
+    Args:
+        position: the query's position, from 1.
     """
     words, v = toy.PROMPT[:position], CARRIED[:position]
-    weights = softmax(toy.rule_scores(position))[:, -1]  # the last line sees all that is there
+    weights = softmax(toy.rule_scores(position))[:, -1]  # the last query sees every token
     contexts = [number(x) for x in toy.four_heads(v)]
 
     def draw(sheet: Sheet) -> None:
@@ -148,12 +155,12 @@ def strips(position: int) -> Picture:
 
 
 def newest_at_weather(guess: Any) -> Guess:
-    """Compare a guess with what `newest` gives at `weather`."""
+    """Compare a guess with the context of the head `newest` at the word `weather`."""
     return Guess(guess, CARRIED[1])
 
 
 def mean(numbers: Sequence[float]) -> float | str:
-    """Return the average, NOTHING of nothing."""
+    """Return the mean, or `NOTHING` if there are no numbers."""
     return sum(numbers) / len(numbers) if len(numbers) else NOTHING
 
 
@@ -165,13 +172,30 @@ HEADS: dict[str, Callable[[Sequence[float]], Any]] = {
 
 
 def table_with(**otherwise: Callable[[Sequence[float]], Any]) -> dict[str, list[Any]]:
-    """Return the table of the prompt, a row for each word, but for the heads that are given."""
+    """Return the right table, a row of four contexts for each word of the prompt, with some heads replaced.
+
+    Args:
+        otherwise: maps the names of the replaced heads to functions that take the visible numbers and return
+            the context.
+    """
     heads = HEADS | {"all": mean} | otherwise
     return {word: [heads[name](CARRIED[:t]) for name in toy.HEADS] for t, word in enumerate(toy.PROMPT, 1)}
 
 
 def read_cell(table: dict[str, list[Any]], word: str, head: int) -> Any:
-    """Return one cell of a reader's table, or raise NotRightError if there is none."""
+    """Return one cell of a reader's table.
+
+    Args:
+        table: maps each word to its row.
+        word: the row.
+        head: the column, from 0.
+
+    Returns:
+        The cell, or `...` if the row has not been filled in.
+
+    Raises:
+        NotRightError: the word has no row, or its row does not have four numbers.
+    """
     if not isinstance(table, dict) or word not in table:
         raise NotRightError(f"there is no line `{word}`; expected a dict with {', '.join(toy.PROMPT)}.")
     row = table[word]
@@ -182,7 +206,12 @@ def read_cell(table: dict[str, list[Any]], word: str, head: int) -> Any:
 
 
 def cell(word: str, head: int) -> Case:
-    """Return the case of one cell; what belongs there is said in words."""
+    """Return the case that checks one cell of the table, with the expected value described in words.
+
+    Args:
+        word: the row.
+        head: the column, from 0.
+    """
     name, visible = toy.HEADS[head], CARRIED[: toy.PROMPT.index(word) + 1]
     picked = [visible[1::2], visible[-1:], visible[:1], visible][head]
     numbers = " and ".join([", ".join(map(str, picked[:-1])), *map(str, picked[-1:])])

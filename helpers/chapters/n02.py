@@ -1,4 +1,4 @@
-"""What notebook 02, prefill, uses beside the toy: its figures, its exercise and its guess."""
+"""The figures, the exercise and the prediction of notebook 02, prefill."""
 
 from __future__ import annotations
 
@@ -23,7 +23,12 @@ T = len(NUMBERS)
 
 
 def probabilities(words: Sequence[str], given: Sequence[float]) -> Picture:
-    """Draw a text with a bar under each word but the first: how likely it was, seen from the word before."""
+    """Draw a text with a bar under each word but the first: its probability, given the words before it.
+
+    Args:
+        words: the text.
+        given: the probability of each word but the first, 0 to 1.
+    """
 
     def draw(sheet: Sheet) -> None:
         x, y = 18.0, 20.0
@@ -48,10 +53,16 @@ def probabilities(words: Sequence[str], given: Sequence[float]) -> Picture:
 
 
 def two_layers(word: str) -> Picture:
-    """Draw which results of layer 1, and which tokens, the result of one token in layer 2 is made from.
+    """Draw the results of layer 1, and the tokens, from which one token's result in layer 2 is computed.
 
-    Each link leads from what is read down to what is made of it; boxes and links that the word, one of the
-    toy's prompt, needs are filled and dark. ValueError for another word.
+    Links lead down to each result from the tokens or results that it is computed from. The boxes and links
+    that the word needs are filled and dark.
+
+    Args:
+        word: one of the toy's prompt.
+
+    Raises:
+        ValueError: the word is not in the prompt.
     """
     words, sees = toy.PROMPT, toy.causal_mask(T)
     need(word in words, f"the word is {word!r}; expected one of {listed(words)}")
@@ -87,7 +98,11 @@ def two_layers(word: str) -> Picture:
 
 
 def picked_and_seen(head: str) -> Picture:
-    """Draw who looks at whom as two grids: what a head of the toy's HEADS picks, and what the mask allows."""
+    """Draw two grids of query-key pairs: those that one of the toy's heads picks, and those the mask allows.
+
+    Args:
+        head: its name, one of `toy.HEADS`.
+    """
     words = toy.PROMPT
     picks = toy.rule_scores(T)[toy.HEADS.index(head)] == 0
     grids = {f"{head} picks": picks, "the mask lets see": toy.causal_mask(T)}
@@ -126,9 +141,9 @@ def picked_and_seen(head: str) -> Picture:
 
 
 def probabilities_after_prompt(n: int = 4) -> dict[str, tuple[float, float]]:
-    """Return the n likeliest words after the prompt, each with its probability in two passes.
+    """Return the n most probable words after the diary's prompt, each with its probability in two passes.
 
-    The first ran the prompt alone, as prefill does; the second the whole text, as training does.
+    The first pass runs the prompt alone, as prefill does; the second runs the whole text, as training does.
     """
     diary, lines = load_diary(), load_diary_logits()
     alone = {word: p for word, _, p in diary.run("cached").steps[0].parts[0].out[0].top[:n]}
@@ -140,7 +155,12 @@ Prefill = Callable[[Sequence[float]], np.ndarray]
 
 
 def prefill_that(sees: Callable[[int, int, str], int]) -> Prefill:
-    """Return a prefill whose row t of n sees so many tokens in a head: as many as it should, or too many."""
+    """Return a prefill whose tokens see a given number of tokens, which may be too many.
+
+    Args:
+        sees: takes the query's position, from 1, the number of tokens, and the name of a head; returns how
+            many tokens, from the first, the query sees in that head.
+    """
 
     def row(t: int, x: Sequence[float]) -> list[float]:
         return [toy.four_heads([*x[: sees(t, len(x), name)]])[h] for h, name in enumerate(toy.HEADS)]
@@ -148,7 +168,7 @@ def prefill_that(sees: Callable[[int, int, str], int]) -> Prefill:
     return lambda numbers: np.array([row(t, numbers) for t in range(1, len(numbers) + 1)])
 
 
-PREFILLS: dict[str, Prefill] = {  # those after the first two look ahead
+PREFILLS: dict[str, Prefill] = {  # all but the first two look ahead
     "the right prefill": toy.prefill_matrix,
     "a masked prefill of other heads": lambda numbers: -toy.prefill_matrix(numbers),
     "a prefill that has no causal mask": prefill_that(lambda t, n, head: n),
@@ -164,7 +184,12 @@ PREFILLS: dict[str, Prefill] = {  # those after the first two look ahead
 
 
 def two_runs(rows: Callable[..., Any], last: float = 500.0) -> Callable[[Prefill], bool]:
-    """Return a test that changes the last number and compares some of the table."""
+    """Return a `test_future`: it changes the last number, and is True if the compared cells stay the same.
+
+    Args:
+        rows: takes a prefill's table, (T, H), and returns the cells to compare.
+        last: the changed last number.
+    """
     changed = [*NUMBERS[:-1], last]
     return lambda prefill: bool(np.allclose(rows(prefill(NUMBERS)), rows(prefill(changed))))
 
@@ -193,7 +218,10 @@ CHANGED = [*NUMBERS[:2], 100.0, *NUMBERS[3:]]  # *is* carries 100
 
 
 def another_result() -> Table:
-    """Return which tokens have another result once *is* carries 100, layer by layer, and without the mask."""
+    """Return a table of the tokens whose result changes when *is* carries 100.
+
+    Its lines are layer 1, layer 2, and layer 1 without the mask; its columns are the tokens.
+    """
     prefills: dict[str, Prefill] = {
         "layer 1": toy.prefill_matrix,
         "layer 2": partial(toy.run_pass, n_layers=2),
@@ -204,6 +232,6 @@ def another_result() -> Table:
 
 
 def lines_changed(guess: Any) -> Guess:
-    """Compare a guess with the lines, from 1, that change in layer 2 when *is* carries 100."""
+    """Compare a guess with the list of lines, from 1, that change in layer 2 when *is* carries 100."""
     changed, before = (toy.run_pass(numbers, n_layers=2) for numbers in (CHANGED, NUMBERS))
     return Guess(guess, [int(t) for t in np.flatnonzero((changed != before).any(axis=1)) + 1])

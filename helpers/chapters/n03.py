@@ -1,4 +1,4 @@
-"""What notebook 03, decode, uses beside the toy: its figure, the check of its exercise, and of its guess."""
+"""The exercise, the prediction and the figure of notebook 03, decode."""
 
 from __future__ import annotations
 
@@ -23,22 +23,35 @@ Step = Callable[[Sequence[str]], np.ndarray]
 
 
 def toy_logits(words: Sequence[str]) -> np.ndarray:
-    """Run the toy; `<eos>` and words it does not know carry 0."""
+    """Return the toy's logits of the next word, (V,); `<eos>` and unknown words carry 0."""
     return toy.lm_head(toy.prefill_matrix([toy.NUMBERS.get(word, 0) for word in words])[-1])
 
 
 def banned_logits(words: Sequence[str]) -> np.ndarray:
-    """Run the toy, and never choose `<eos>`."""
+    """Return the toy's logits of the next word, (V,), with -inf for `<eos>`."""
     return np.where([word == toy.EOS for word in toy.VOCABULARY], -np.inf, toy_logits(words))
 
 
 def scripted_logits(words: Sequence[str]) -> np.ndarray:
-    """Say delicious, warm, `<eos>` after two words, whatever they are."""
+    """Return logits, (V,), that choose the words of `SCRIPT` in order, after a prompt of any two words."""
     return np.array([float(word == SCRIPT[min(len(words) - 2, 2)]) for word in toy.VOCABULARY])
 
 
 def logged(generate: Any, logits: Step, prompt: list[str], max_new_tokens: int) -> dict[str, Any]:
-    """Run a `generate`, and return its words and on how many words it called `step` each time."""
+    """Run a `generate`, and record how many words it passes to `step` in each call.
+
+    Args:
+        generate: the function to check.
+        logits: computes the logits that `step` returns.
+        prompt: the words to begin with.
+        max_new_tokens: the maximum number of new words.
+
+    Returns:
+        The words that `generate` returned, and the number of words in each call of `step`.
+
+    Raises:
+        NotRightError: `step` did not get a list of words, or was called more than `MOST_CALLS` times.
+    """
     lengths: list[int] = []
 
     def step(words: Any) -> np.ndarray:
@@ -56,7 +69,11 @@ def logged(generate: Any, logits: Step, prompt: list[str], max_new_tokens: int) 
 
 
 def eager(step: Step, prompt: list[str], max_new_tokens: int, runs_eos: bool = False) -> list[str]:
-    """Run each word as soon as it is chosen, and stop one pass too late."""
+    """Return the words of a reply, running each as soon as it is chosen, which makes one pass too many.
+
+    Args:
+        runs_eos: whether `<eos>` is run as well.
+    """
     words = list(prompt)
     logits = step(words)
     while len(words) < len(prompt) + max_new_tokens and words[-1] != toy.EOS:
@@ -69,7 +86,12 @@ def eager(step: Step, prompt: list[str], max_new_tokens: int, runs_eos: bool = F
 def loop(
     step: Step, prompt: list[str], max_new_tokens: int, stop: str = toy.EOS, newest: bool = False
 ) -> list[str]:
-    """Say words until one is `stop`, and hand step all of them, or the newest alone."""
+    """Return the words of a reply, which ends with the word `stop` or after `max_new_tokens` words.
+
+    Args:
+        stop: the word that ends the reply.
+        newest: whether `step` gets the newest word alone instead of all words.
+    """
     words, fed = list(prompt), list(prompt)
     while len(words) < len(prompt) + max_new_tokens and words[-1] != stop:
         words.append(toy.VOCABULARY[greedy(step(fed))])
@@ -104,19 +126,21 @@ generate = Exercise(
 
 
 def tokens_processed(guess: Any) -> Guess:
-    """Compare a guess with the tokens processed for 8 new words behind 4, when each begins again."""
+    """Compare a guess with the tokens processed, without a cache, for 8 new words after a prompt of 4."""
     return Guess(guess, whole_reply(prompt=len(toy.PROMPT), reply=8, cached=False).tokens_processed)
 
 
 def one_number(
     logits: np.ndarray, vocabulary: Sequence[str], ways: Sequence[Sampling], number: float
 ) -> Picture:
-    """Draw how one random number draws a word in several ways.
+    """Draw a bar for each sampling setting, and the word in it that a random number selects.
 
     Args:
-        logits, vocabulary: (V,), and the word of each.
-        ways: a bar for each, the words' probabilities side by side from 0 to 1, as in the vocabulary.
-        number: from 0 up to 1; it hits a piece of each bar.
+        logits: one for each word, (V,).
+        vocabulary: the V words.
+        ways: the settings. Each has a bar from 0 to 1, made of the words' probabilities in the order of the
+            vocabulary.
+        number: 0 <= number < 1; it selects the word whose piece of the bar contains it.
     """
     bars = {str(way).removeprefix("sampled, "): way.probabilities(logits) for way in ways}
     hits = {name: int(np.searchsorted(np.cumsum(p), number, side="right")) for name, p in bars.items()}

@@ -1,4 +1,4 @@
-"""What notebook 04, the KV cache, uses beside the toy: the check of its exercise, and of a guess."""
+"""The exercise and the prediction of notebook 04, the KV cache."""
 
 from __future__ import annotations
 
@@ -14,17 +14,30 @@ from helpers.check.guess import Guess
 from helpers.sampling import softmax
 
 NUMBERS = [float(toy.NUMBERS[word]) for word in toy.PROMPT]
-Layers = list[tuple[list[Any], list[Any]]]  # keys and values of each
+Layers = list[tuple[list[Any], list[Any]]]  # (keys, values) of each layer
 
 
 def look(keys: Sequence[Any], values: Sequence[float]) -> np.ndarray:
-    """Return the contexts of the newest token, (H,), as the notebook does."""
+    """Return the contexts of the newest token, (H,), computed as in the notebook.
+
+    Args:
+        keys: two numbers for each token: whether its position is even, and the position, from 1.
+        values: one number for each token.
+    """
     weights = softmax(np.column_stack([toy.QUERIES @ np.array(keys).T, toy.SINK]))[:, :-1]
     return np.asarray(weights @ np.array(values))
 
 
 def decode(cache: Layers, number: float, at: Any = len, but: str = "") -> np.ndarray:
-    """Decode one token, with one thing otherwise: its position less one, `at(keys)`, or `but`."""
+    """Decode one token, correctly unless told otherwise; return its contexts in the last layer, (H,).
+
+    Args:
+        cache: the keys and values of each layer; the token's own are appended.
+        number: the number that the token carries.
+        at: takes the keys of a layer and returns the token's position, counted from 0.
+        but: the mistake, if any: "not stored", "looks first" (before storing), or "own number" (into the next
+            layer).
+    """
     for keys, values in cache:
         position, seen = at(keys) + 1, ([*keys], [*values])
         if but == "not stored":
@@ -39,7 +52,18 @@ def decode(cache: Layers, number: float, at: Any = len, but: str = "") -> np.nda
 def run_steps(
     decode_step: Any, stored: Sequence[float], new: Sequence[float], n_layers: int, shift: int = 0
 ) -> dict[str, Any]:
-    """Run decode steps behind keys that were shifted; return what comes out and what the cache holds."""
+    """Run decode steps after stored tokens; return the last contexts and what is then in the cache.
+
+    Args:
+        decode_step: the function to check.
+        stored: the numbers of the tokens that are in the cache at first.
+        new: the numbers of the tokens to decode, one step each.
+        n_layers: the number of layers.
+        shift: how much to add to the positions in the stored keys.
+
+    Returns:
+        The contexts of the last step, and the values and the last key of each layer.
+    """
     cache: Layers = [([], []) for _ in range(n_layers)]
     for number in stored:
         decode(cache, number)
@@ -82,7 +106,7 @@ decode_step = Exercise(
 
 
 def stale_values(guess: Any) -> Guess:
-    """Compare a guess with the rows, from 1, whose V in layer 2 is another one if *weather* carries 8."""
+    """Compare a guess with the rows, from 1, whose V in layer 2 changes if *weather* carries 8, not 20."""
     changed = [10, 8, 1, 5, 14], [10, 20, 1, 5, 14]
     before, after = (toy.prefill_matrix(numbers).mean(axis=1) for numbers in changed)
     return Guess(guess, (np.flatnonzero(before != after) + 1).tolist())

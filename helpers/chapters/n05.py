@@ -1,6 +1,6 @@
-"""What notebook 05 uses: the diary's model in NumPy, its cache kept right and broken, and the exercises.
+"""The shipped model in NumPy, right and broken caches for it, and the exercises of notebook 05.
 
-The shipped model runs here without PyTorch, behind the toy's cache with longer rows.
+The model runs here without PyTorch; its cache is the toy's, with longer rows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,14 @@ N_LAYERS, EOS = 4, "<eos>"
 
 
 class Weights(NamedTuple):
-    """The shipped model: the matrices of each layer, the other two, and its words by their ids."""
+    """The weights and the vocabulary of the shipped model.
+
+    Attributes:
+        layers: the matrices and norm weights of each layer, by name; matrices are (inputs, outputs).
+        embed_tokens: (V, 128), also the LM head.
+        norm: the weight of the final norm, (128,).
+        words: the vocabulary, in the order of the ids.
+    """
 
     layers: list[dict[str, np.ndarray]]
     embed_tokens: np.ndarray
@@ -43,7 +50,7 @@ class Weights(NamedTuple):
 
 @cache
 def load() -> Weights:
-    """Read the model's files."""
+    """Load the shipped model from its files."""
     w = load_file(FOLDER / "model.safetensors")
     words = json.loads((FOLDER / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
     starts = [f"model.layers.{layer}." for layer in range(N_LAYERS)]
@@ -52,24 +59,29 @@ def load() -> Weights:
 
 
 def words_of(text: str) -> list[str]:
-    """Cut a text into words and full stops, the model's tokens."""
+    """Split a text into the model's tokens: words and full stops."""
     return re.findall(r"[^\s.]+|\.", text)
 
 
 def norm(x: np.ndarray, weight: np.ndarray) -> Any:
-    """Bring the numbers of each token to one size."""
+    """Apply RMSNorm: divide each token's numbers by their root mean square, then multiply by the weight."""
     return weight * x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5)
 
 
 def rotate(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Turn (heads, T, 32) by their positions, (T,)."""
+    """Rotate queries or keys, (heads, T, 32), by their positions, (T,), from 0."""
     angles = positions[:, None] * 10_000 ** (-np.arange(16) / 16)
     a, b, cos, sin = x[..., :16], x[..., 16:], np.cos(angles), np.sin(angles)
     return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
 
 
 def run(words: Sequence[str], rows: toy.KVCache | None) -> np.ndarray:
-    """Run T new words behind the rows of a cache, or behind none; return the logits of each, (T, V)."""
+    """Run T new words after the tokens in a cache; return the logits at each new word, (T, V).
+
+    Args:
+        words: the new words.
+        rows: the cache, to which the rows of the new words are added; None if no token came before.
+    """
     weights, T, rows = load(), len(words), Rows() if rows is None else rows
     positions, mask = rows.positions(T) - 1, rows.mask(T)  # the model counts from 0
     x = weights.embed_tokens[[weights.words.index(word) for word in words]]  # (T, 128)
@@ -90,7 +102,17 @@ def run(words: Sequence[str], rows: toy.KVCache | None) -> np.ndarray:
 
 
 def write(rows: toy.KVCache, *passes: Sequence[str], n: int = 29, seed: int = 12) -> list[str]:
-    """Run a prompt in one pass or several, then draw up to n words, each from a pass over the one before."""
+    """Process a prompt in one pass or several, then draw a reply, one pass for each word.
+
+    Args:
+        rows: the cache, which may hold rows already.
+        passes: the words of each pass of the prompt.
+        n: the maximum number of words to draw.
+        seed: the seed of the draws.
+
+    Returns:
+        The drawn words; the last may be `<eos>`.
+    """
     words, choose = load().words, chooser(Sampling(1.0, seed=seed), len(load().words))
     for new in passes:
         logits = run(new, rows)
@@ -103,7 +125,7 @@ def write(rows: toy.KVCache, *passes: Sequence[str], n: int = 29, seed: int = 12
 
 
 class Rows(toy.KVCache):
-    """The toy's cache for this model: four layers, k and v (T, 2, 32) each."""
+    """The toy's cache adapted to this model: four layers, and k and v of (T, 2, 32) in each."""
 
     def __init__(self) -> None:
         super().__init__(N_LAYERS)
@@ -160,18 +182,29 @@ BROKEN: dict[str, type[Rows]] = {
 
 @cache
 def replies() -> dict[str, list[str]]:
-    """Return what the model writes behind PROMPT with each cache of BROKEN, all with the same draws."""
+    """Return the model's reply to PROMPT with each cache of BROKEN, by name; all have the same seed."""
     return {name: write(kind(), words_of(PROMPT)) for name, kind in BROKEN.items()}
 
 
 def first_wrong(words: Sequence[str], right: Sequence[str]) -> int | None:
-    """Return the place, from 1, of the first word that is not as in `right`; None if there is none."""
+    """Return the position, from 1, of the first word that differs from `right`, or None if all are equal.
+
+    A word that only one of the two lists has counts as different.
+    """
     pairs = zip_longest(words, right)
     return next((n for n, (one, other) in enumerate(pairs, 1) if one != other), None)
 
 
 def differences(largest_difference: Callable[..., float]) -> Table:
-    """Compare each cache of BROKEN with a pass that keeps nothing, over the words of the right reply."""
+    """Return a table of how far each cache of BROKEN is from a pass without a cache.
+
+    Args:
+        largest_difference: the notebook's function; takes `run`, a cache, the prompt and the right reply less
+            its last word, and returns the largest difference of a logit.
+
+    Returns:
+        For each cache, the position of its reply's first wrong word, from 1, and the largest difference.
+    """
     right, lines = replies()[RIGHT], list[list[Any]]()
     for name, kind in BROKEN.items():
         off = largest_difference(run, kind(), words_of(PROMPT), right[:-1])
@@ -181,7 +214,12 @@ def differences(largest_difference: Callable[..., float]) -> Table:
 
 
 def marked(words: Sequence[str], right: Sequence[str]) -> tuple[list[str], int | None]:
-    """Join full stops to their words; return the text's parts, and which one holds the first wrong word."""
+    """Split a reply into parts, words with their full stops; also return the part with the first wrong word.
+
+    Returns:
+        The parts up to `<eos>`, or with "…" at the end if the reply has no `<eos>`, and the index, from 0, of
+        the part with the first wrong word, or None.
+    """
     shown, wrong, wrong_part = list[str](), first_wrong(words, right), None
     for n, word in enumerate(words, 1):
         if word == EOS:
@@ -196,14 +234,23 @@ def marked(words: Sequence[str], right: Sequence[str]) -> tuple[list[str], int |
 
 
 class Replies:
-    """Replies by their names; in each, the first word that is not as in the first reply is marked."""
+    """Replies shown under their names; in each, the first word that differs from the first reply is marked.
+
+    Args:
+        by_name: maps each name to the words of a reply; the first reply is the right one.
+    """
 
     def __init__(self, by_name: dict[str, list[str]]) -> None:
         right = next(iter(by_name.values()))
         self.shown = {name: marked(words, right) for name, words in by_name.items()}
 
     def text(self, form: str, mark: str) -> str:
-        """Return each reply in a form, of its name and its text, and a marked word in another."""
+        """Return all replies as one string.
+
+        Args:
+            form: the format of a reply, with two fields: its name and its text.
+            mark: the format of the marked word.
+        """
         return "".join(
             form.format(
                 name, " ".join(mark.format(word) if n == wrong else word for n, word in enumerate(words))
@@ -220,12 +267,17 @@ class Replies:
 
 
 def seven() -> Replies:
-    """Return the replies of BROKEN."""
+    """Return the replies of the seven caches of BROKEN, with their first wrong words marked."""
     return Replies(replies())
 
 
 def chunk(stored: Sequence[str], new: Sequence[str]) -> Picture:
-    """Draw which of all tokens each of the new ones may see, a line for each new one."""
+    """Draw which tokens each new token sees: a line for each new token, a column for each token.
+
+    Args:
+        stored: the words that are in the cache.
+        new: the words of the next pass.
+    """
     words, T = [*stored, *new], len(new)
     allowed = causal(T, len(words))
 
@@ -253,7 +305,10 @@ def chunk(stored: Sequence[str], new: Sequence[str]) -> Picture:
 
 
 def write_behind(n: int) -> list[str]:
-    """Write behind NEW with the first n rows of OLD used again; the last word always runs."""
+    """Return a reply to NEW that reuses the first n rows of OLD.
+
+    At least the last word of NEW is run, even if n is larger.
+    """
     rows, new = Rows(), words_of(NEW)
     run(words_of(OLD), rows)
     rows.truncate(min(n, len(new) - 1))
@@ -261,7 +316,12 @@ def write_behind(n: int) -> list[str]:
 
 
 def write_with_rows(reusable_of: Callable[..., Any]) -> Replies:
-    """Return what is written behind NEW with rows of OLD: those that are right for it, and all."""
+    """Return replies to NEW that reuse rows of OLD: the shared prefix, all but the last, the reader's choice.
+
+    Args:
+        reusable_of: the reader's `reusable`. Its reply is left out if the exercise is not solved yet, and
+            empty if it raises or takes too long.
+    """
     old, new = words_of(OLD), words_of(NEW)
     right, most = prefix(old, new), len(new) - 1
     drawn = {
@@ -279,12 +339,12 @@ def write_with_rows(reusable_of: Callable[..., Any]) -> Replies:
 
 
 def common(old: Sequence[str], new: Sequence[str]) -> int:
-    """Return how many tokens two lists have in common at the start."""
+    """Return the number of tokens in the common prefix of two lists."""
     return [*(a == b for a, b in zip(old, new, strict=False)), False].index(False)
 
 
 def prefix(old: Sequence[str], new: Sequence[str]) -> int:
-    """Return how many tokens of `old` keep their rows for `new`, whose last token runs."""
+    """Return how many tokens of `old` keep their rows for `new`; the last token of `new` always runs."""
     return common(old, new[:-1])
 
 
@@ -320,12 +380,21 @@ reusable = Exercise(
 
 
 def causal(T: int, S: int, shift: int = 0) -> np.ndarray:
-    """Return the mask of the T newest of S tokens, its edge moved to the right by `shift` keys."""
+    """Return the mask of the T newest of S tokens, (T, S): True where a query sees a key.
+
+    Args:
+        shift: how many more keys each query sees; 0 is right.
+    """
     return np.tri(T, S, S - T + shift, dtype=bool)
 
 
 def mask_difference(got: np.ndarray, expected: np.ndarray, first: int = 1) -> str:
-    """Tell the first query that sees other keys; both count from `first`."""
+    """Describe the first query that sees the wrong keys.
+
+    Args:
+        got, expected: masks, (T, S).
+        first: the number of the first query, and of the first key, in the text.
+    """
     query = int((got != expected).any(axis=1).argmax())
     seen, wanted = (show(np.flatnonzero(mask[query]) + first) for mask in (got, expected))
     return f"lets query {query + first} of {len(got)} see keys {seen}; expected {wanted}"

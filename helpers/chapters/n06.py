@@ -1,4 +1,4 @@
-"""What notebook 06, learned heads, uses alone: its prediction, and for how many names the right one leads."""
+"""The prediction, the test of all names, and the figures of notebook 06, learned heads."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ from helpers.tokenizer import Tokenizer
 
 
 def names_found(guess: Any, best: Sequence[str]) -> Guess:
-    """Compare a guess with how many of the 50 words that fit best are names."""
+    """Compare a guess with the number of names among the first 50 of `best`, the words that fit best."""
     names = sum(word in corpus.NAMES for word in best[:50])
     return Guess(guess, names, "Every name comes before every other word.")
 
 
 def names_that_lead(model: Transformer, tokenizer: Tokenizer) -> int:
-    """Put each name into the diary in Mia's place; return for how many no other name is likelier."""
+    """Count the names that the model ranks above all other names as the signature of their own diary.
+
+    The diary of a name is `shipped.DIARY` with that name instead of Mia.
+    """
     right = 0
     for name in corpus.NAMES:
         words = next_words(model, tokenizer, shipped.DIARY.replace("Mia", name), n=tokenizer.vocab_size)
@@ -33,7 +36,7 @@ def names_that_lead(model: Transformer, tokenizer: Tokenizer) -> int:
 
 
 def shared_heads() -> Picture:
-    """Draw which of a layer's four query heads read which KV head's key and value."""
+    """Draw which KV head each of a layer's four query heads reads."""
 
     def draw(sheet: Sheet) -> None:
         pitch, left = (78.0, 14.0) if sheet.narrow else (116.0, 118.0)
@@ -64,9 +67,9 @@ def clock_hands(speeds: Sequence[float], positions: Sequence[int] = (3, 7), quer
     """Draw three pairs of a key's numbers as clock hands, at two positions, and the hand of a query.
 
     Args:
-        speeds: radians that each pair turns from one position to the next.
-        positions: where the same key stands, from 0.
-        query: where a query of the same numbers stands.
+        speeds: the angle by which each of the three pairs turns from one position to the next, in radians.
+        positions: the two positions of the key, from 0.
+        query: the position of a query with the same numbers, from 0.
     """
 
     def draw(sheet: Sheet) -> None:
@@ -96,7 +99,13 @@ def clock_hands(speeds: Sequence[float], positions: Sequence[int] = (3, 7), quer
 
 
 def _hands(sheet: Sheet, x: float, y: float, hands: dict[int, float], query: float) -> None:
-    """One pair's clock; the names of hands that lie together are one, such as 3–7."""
+    """Draw the clock of one pair; two hands close together share a label, such as 3–7.
+
+    Args:
+        x, y: the centre of the clock, in px.
+        hands: maps each position of the key to its angle in radians, clockwise from the top.
+        query: the angle of the query, in radians.
+    """
     sheet.disc(x, y, 64, "panel", "line", 1)
     sheet.line((x, y - 64), (x, y - 57), colour="soft")
     for angle in hands.values():

@@ -1,4 +1,4 @@
-"""What notebook 07, a whole transformer, uses alone: its exercise, and what the parts are good for."""
+"""The exercise, the prediction, the experiments and the figures of notebook 07, a whole transformer."""
 
 from __future__ import annotations
 
@@ -26,28 +26,31 @@ from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
 
 Operation = Callable[[Tensor], Tensor]
-C = 32  # numbers a token, in who_moves
+C = 32  # numbers per token in `who_moves`
 
 
 def drawn(seed: int, *shape: int) -> Tensor:
-    """Draw odd 128ths, the same each time: none is 0, and sums and means of them are exact."""
+    """Return random odd multiples of 1/128, always the same for the same seed.
+
+    None of them is 0, and their sums and means are exact.
+    """
     numbers = torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float32)
     return ((64 * numbers).floor() + 0.5) / 64
 
 
 def causal_attention(x: Tensor) -> Tensor:
-    """Attend with the tokens themselves as queries, keys and values."""
+    """Apply causal attention to x, (1, T, C), with the tokens themselves as queries, keys and values."""
     x, mask = x[:, None], torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
     return attend(x, x, x, mask, C**-0.5)[:, 0]
 
 
 def half_handed_on(x: Tensor) -> Tensor:
-    """Move the first half of each token's numbers to the next token."""
+    """Move the first half of each token's numbers to the next token; x is (1, T, C)."""
     return torch.cat([F.pad(x[:, :-1, : C // 2], (0, 0, 1, 0)), x[:, :, C // 2 :]], dim=2)
 
 
 def operations() -> dict[str, tuple[Operation, Tensor]]:
-    """Return operations by name, each with the tokens (1, T, C) that it is tried on."""
+    """Return the operations of the exercise by name, each with the tokens, (1, T, C), to try it on."""
     weight, (x3, x4, x5, x6) = drawn(9, C, C), [drawn(50 + T, 1, T, C) for T in (3, 4, 5, 6)]
     return {
         "causal attention": (causal_attention, x5),
@@ -60,7 +63,7 @@ def operations() -> dict[str, tuple[Operation, Tensor]]:
 
 
 def run_moves(function: Any, f: Operation, x: Tensor) -> Any:
-    """Call a `who_moves`; it may draw random numbers, and torch's own generator is as before."""
+    """Call a `who_moves` with a fixed seed of PyTorch's random numbers; afterwards, restore their state."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return function(f, x)
@@ -71,7 +74,14 @@ def moves(
     differ: Callable[[Tensor, Tensor], Tensor] = lambda now, before: (now != before).any(dim=-1),
     fresh: bool = True,
 ) -> Callable[[Operation, Tensor], np.ndarray]:
-    """Return a `who_moves`: how a token changes, which tokens differ, and whether x is copied each time."""
+    """Return a `who_moves`; with the default arguments it is the right answer.
+
+    Args:
+        change: takes the numbers of a token, (C,), and returns the changed ones.
+        differ: takes the outputs after and before a change, (1, T, C); returns bools, (1, T), True where a
+            token's output differs.
+        fresh: whether each change begins with a copy of x, so that changes do not add up.
+    """
 
     def who(f: Operation, x: Tensor) -> np.ndarray:
         before, changed, columns = f(x), x.clone(), []
@@ -85,7 +95,7 @@ def moves(
 
 
 def moves_difference(got: np.ndarray, expected: np.ndarray) -> str:
-    """Tell the first cell that is wrong."""
+    """Describe the first wrong cell, column by column."""
     j, i = np.argwhere((got != expected).T)[0]
     fact = f"changing token {j} {'changes' if expected[i, j] else 'does not change'} f(x) at {i}"
     return f"gives {got[i, j]} at [{i}, {j}]; expected {expected[i, j]}, as {fact}"
@@ -117,13 +127,20 @@ who_moves = Exercise(
 
 
 def where_tokens_meet(guess: Any, model: Any) -> Guess:
-    """Compare a guess with how many learned numbers stand in `self.core`, in all layers."""
+    """Compare a guess with the number of learned parameters in `self.core`, over all layers."""
     learned = sum(p.numel() for layer in model.layers for p in layer.self_attn.core.parameters())
     return Guess(guess, learned, "that line has no matrix: those of attention stand before it and after it.")
 
 
 def moves_of_parts(model: Any) -> dict[str, np.ndarray]:
-    """Return who moves whom, (5, 5) bools as in `who_moves`, in each part of a model and its first block."""
+    """Return, for each part of a model, which token's input changes which token's output.
+
+    The parts are the embedding, those of the first block, and the LM head.
+
+    Returns:
+        (5, 5) bools for each part, by name, True at [i, j] if a change of token j changes the output at token
+        i.
+    """
     block, config = model.layers[0], model.config
     cos_sin = rotation(torch.arange(5), model.frequencies, torch.float32)
     x, brought = torch.randn(2, 1, 5, config.hidden_size)
@@ -142,7 +159,15 @@ def moves_of_parts(model: Any) -> dict[str, np.ndarray]:
 
 
 def heads_meet(attention: Any, x: Tensor, mask: Tensor) -> Tensor:
-    """Run the core alone: a token's numbers are its queries, and the first of them its keys and values."""
+    """Run the core of attention without its matrices, on x, (1, T, C).
+
+    The numbers of a token, split into heads, are its queries; those of the first heads are also its keys and
+    values.
+
+    Args:
+        attention: the attention layer of a block.
+        mask: (T, T), True where a query sees a key.
+    """
     q = attention.split_heads(x)  # (1, H, T, D)
     k = q[:, : attention.k_proj.out_features // attention.head_dim]  # (1, Hkv, T, D)
     return attention.core(q, k, k, mask).transpose(1, 2).flatten(2)
@@ -152,7 +177,8 @@ def draw_moves(matrices: Mapping[str, np.ndarray]) -> Picture:
     """Draw, for each operation, which token's input changes which token's output.
 
     Args:
-        matrices: (T, T) bool by name, True at [i, j] if a change of token j changes the output at token i.
+        matrices: maps the name of each operation to bools, (T, T), True at [i, j] if a change of token j
+            changes the output at token i.
     """
     T, cell = len(next(iter(matrices.values()))), 20.0
 
@@ -171,7 +197,7 @@ def draw_moves(matrices: Mapping[str, np.ndarray]) -> Picture:
             middle, base = x + cell * T / 2, top + cell * T
             others = bool((moved & ~np.eye(T, dtype=bool)).any())
             style: dict[str, Any] = {"at": "center", "colour": "query" if others else "ink"}
-            above, beside = n < a_line, n % a_line == 0  # where the numbers of tokens stand
+            above, beside = n < a_line, n % a_line == 0  # grids with token numbers above or to the left
             shown = shorten(name, min(pitch - 6, 2 * (middle - 14)), bold=others)
             sheet.text(middle, top - (36 if above else 16), shown, bold=others, **style)
             for i, j in np.ndindex(T, T):
@@ -196,13 +222,13 @@ def draw_moves(matrices: Mapping[str, np.ndarray]) -> Picture:
 
 
 def every_name(model: Any, tokenizer: Tokenizer) -> dict[str, NameContributions]:
-    """Return the bars of each of the 50 names, put into the diary in Mia's place."""
+    """Return what each part adds to the logit of each of the 50 names when it replaces Mia in the diary."""
     diaries = {name: shipped.DIARY.replace("Mia", name) for name in corpus.NAMES}
     return {name: name_contributions(model, tokenizer, diary, name) for name, diary in diaries.items()}
 
 
 def mean(bars: Mapping[str, NameContributions]) -> NameContributions:
-    """Return the mean bar of each part, and how many of the names are said."""
+    """Return the mean contribution of each part; `prediction` is the number of names that are predicted."""
     right = sum(one.prediction.split()[0] == name for name, one in bars.items())
     parts = next(iter(bars.values())).by_part
     adds = {part: fmean(one.by_part[part] for one in bars.values()) for part in parts}
@@ -210,7 +236,7 @@ def mean(bars: Mapping[str, NameContributions]) -> NameContributions:
 
 
 def largest(bars: Mapping[str, NameContributions]) -> dict[str, int]:
-    """Count for how many names each part adds the most, if it does for any."""
+    """Count, for each part, the names for which it adds the most; a part without such a name is left out."""
     return dict(Counter(max(one.by_part, key=lambda part: one.by_part[part]) for one in bars.values()))
 
 
@@ -218,10 +244,13 @@ TAKEN_OUT = ("nothing", "attention", "norm", "MLP", "adding")
 
 
 def without(part: str) -> Transformer:
-    """Return the shipped model without a part of TAKEN_OUT in all of its blocks.
+    """Return the shipped model without one part in all of its blocks.
 
-    What attention or the MLP would add is 0; a norm hands on what it gets; without adding each of the two
-    hands on its own numbers in place of the sum.
+    Without attention or the MLP, that part adds 0. Without the norms, their inputs pass unchanged. Without
+    adding, the outputs of attention and of the MLP replace the residual stream.
+
+    Args:
+        part: one of `TAKEN_OUT`; "nothing" returns the whole model.
     """
     model, _ = shipped.load()
     blocks: Any = model.layers
@@ -243,7 +272,7 @@ def no_adding(block: Any, x: Tensor, cos_sin: Any, cache: Any) -> Tensor:
 
 
 def one_stream() -> Picture:
-    """Draw one token's residual stream through a block: what reads it, and what adds to it."""
+    """Draw one token's residual stream through a block, with the parts that read it and add to it."""
     notes = {
         **{58: "one list of 128 numbers", 158: "attention reads the list", 204: "and adds to it"},
         **{290: "the MLP reads the list", 336: "and adds to it", 372: "then 3 more blocks"},

@@ -1,4 +1,4 @@
-"""What notebook 08, trained here, uses alone: what was seen of a training, and the curve of a loss."""
+"""The record of a training run, and the figures of notebook 08, trained here."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ WATCHED = Path(__file__).parent / "data" / "training.json"
 
 
 class Look(NamedTuple):
-    """What was seen of the model after so many batches, at `by` in the diary `shipped.DIARY`."""
+    """A test of the model after some batches of training, at `by`, the last word of `shipped.DIARY`."""
 
     batches: int
-    weight: float  # that the head `shipped.NAME_HEAD` gives to the name
-    probability: float  # of the name
-    right: int  # held-out diaries of 50 that are signed with the right name
-    bars: NameContributions
-    off: NameContributions  # with that head off
+    weight: float  # the attention weight of the head `shipped.NAME_HEAD` on the name
+    probability: float  # of the name as the next word
+    right: int  # how many of 50 held-out diaries are signed with the right name
+    bars: NameContributions  # what each part adds to the logit of the name
+    off: NameContributions  # the same with the head `shipped.NAME_HEAD` off
 
 
 def training_watched() -> list[Look]:
-    """Return what `tools/training.py` saw of the shipped model's training, in its order."""
+    """Return the records of the shipped model's training, made by `tools/training.py`, in order."""
     seen = json.loads(WATCHED.read_text(encoding="utf-8"))
     return [
         Look(**one | {"bars": NameContributions(*one["bars"]), "off": NameContributions(*one["off"])})
@@ -37,7 +37,11 @@ def training_watched() -> list[Look]:
 
 
 def looks_then_says(seen: Sequence[Look]) -> Picture:
-    """Draw, by batch, the head's weight on the name, and the share of 50 diaries that are signed right."""
+    """Draw the head's weight on the name, and the share of 50 diaries signed right, by batches of training.
+
+    Args:
+        seen: the records, in order of batches.
+    """
     batches = [one.batches for one in seen]
     curves = {
         "it looks: weight of head 3 on Mia": ([one.weight for one in seen], "query"),
@@ -56,20 +60,29 @@ def looks_then_says(seen: Sequence[Look]) -> Picture:
 
 
 def moving_median(values: Sequence[float], each_side: int) -> list[float]:
-    """Return the median of each value and its neighbours, fewer of them near the ends."""
+    """Return the median of each value and its neighbours, the same number on each side.
+
+    Args:
+        each_side: the number of neighbours on each side, reduced near the ends.
+    """
     sides = [min(i, each_side, len(values) - 1 - i) for i in range(len(values))]
     return [float(np.median(values[i - side : i + side + 1])) for i, side in enumerate(sides)]
 
 
 def loss_curve(losses: Sequence[float], level: float) -> Picture:
-    """Draw the moving median of the losses of a training run, over a pale band of a few steps' extremes.
+    """Draw the moving median of a training run's losses, over a pale band from minimum to maximum.
 
-    The number at its end is the median of the last few; `level` is where a model that knows nothing stands.
+    The band has the minimum and the maximum of every few steps. The number at the end of the curve is the
+    median of the last losses (at most 20).
+
+    Args:
+        losses: the loss of each step.
+        level: the loss of a model that has learned nothing, ln V.
     """
     raw, steps = np.asarray(losses, dtype=float), len(losses)
     smooth = moving_median(raw.tolist(), min(12, steps // 24))
     end = float(np.median(raw[-max(1, min(20, steps // 10)) :]))
-    each = -(-steps // 150)  # few enough points for a picture that a page carries as text
+    each = -(-steps // 150)  # steps per point: at most 150 points, as a page stores the picture as text
     starts = np.arange(0, steps, each)
     low, high = np.minimum.reduceat(raw, starts), np.maximum.reduceat(raw, starts)
 

@@ -1,4 +1,4 @@
-"""What notebook 09, the pause and the drip, uses: its experiments by the clock, its figures, its exercise."""
+"""The measurements, the figures, the prediction and the exercise of notebook 09, the pause and the drip."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from helpers.tokenizer import Tokenizer
 
 
 class Ledger(NamedTuple):
-    """What a decode step takes behind a few rows and behind many, in milliseconds."""
+    """The time of a decode step after few rows and after many, and of its parts, in milliseconds."""
 
-    steps: dict[int, float]  # by rows, as measured
-    parts: dict[int, dict[str, float]]  # and in it: the products with the learned matrices, and attention
-    copies: float  # what the longer step takes more where the cache copies all rows to append one
+    steps: dict[int, float]  # the measured time, by number of rows
+    parts: dict[int, dict[str, float]]  # the time of each of `PARTS`, by number of rows
+    copies: float  # extra time of the longer step if the cache copies all rows to append one
 
     def growth(self, kind: str) -> float:
-        """Return by how much longer a part takes behind many rows."""
+        """Return how many ms longer the part `kind`, one of `PARTS`, takes after many rows than after few."""
         few, many = (parts[kind] for parts in self.parts.values())
         return many - few
 
     def bars(self) -> dict[str, tuple[dict[str, tuple[float, float]], float]]:
-        """Return the steps as `plots.waterfall` takes them; what is in no part is the rest."""
+        """Return the steps in the form that `plots.waterfall` takes; the part "rest" is all other time."""
         bars = {}
         for n, ms in self.steps.items():
             ends = [*accumulate(self.parts[n][kind] for kind in PARTS)]
@@ -48,11 +48,12 @@ class Ledger(NamedTuple):
 def ledger_of_step(
     model: Transformer, lengths: Sequence[int], ms: Sequence[float], turns: int = 15
 ) -> Ledger:
-    """Account for what a decode step takes behind the shortest prompt, and behind the longest.
+    """Measure the parts of a decode step after the shortest and after the longest prompt.
 
     Args:
-        lengths: tokens of the prompts, the shortest first, the longest last.
-        ms: what the step behind each was measured to take, milliseconds.
+        lengths: the number of tokens of each prompt, ascending.
+        ms: the measured time of a decode step after each prompt, in milliseconds.
+        turns: how often to measure; the fastest call counts.
     """
     short, *_, long = lengths
     parts = fastest_part_ms(model, {n: step_after(model, n) for n in (short, long)}, turns)
@@ -62,17 +63,26 @@ def ledger_of_step(
 
 
 class TimedReply(NamedTuple):
-    """A reply by the clock."""
+    """A reply, with the time and the number of rows at each word."""
 
     words: list[str]
-    ms: list[float]  # what each word took, the fastest of its tries
-    rows: list[int]  # kept in each layer once it had come
+    ms: list[float]  # the time of each word's pass, the fastest of several
+    rows: list[int]  # number kept in each layer after each word's pass
 
 
 def time_replies(
     model: Transformer, tokenizer: Tokenizer, prompt: str, max_new_tokens: int = 8, turns: int = 7
 ) -> dict[str, TimedReply]:
-    """Time a greedy reply word by word, {"with": rows kept, "without": all tokens again for each word}."""
+    """Time each word of a greedy reply, with the rows kept and with nothing kept.
+
+    Args:
+        prompt: the text to continue.
+        max_new_tokens: the maximum number of words.
+        turns: how often to measure; the fastest call counts.
+
+    Returns:
+        "with": the reply with rows kept; "without": the reply with all tokens processed again for each word.
+    """
     ids = tokenizer.encode(prompt)
     tokens = [*ids, *generate(model, ids, max_new_tokens)]
     cache = StaticCache(model.config)
@@ -82,7 +92,7 @@ def time_replies(
         return prefill(model, tokens[kept:end], cache)
 
     ends = range(len(ids), len(tokens))
-    # In this order: each pass finds the rows that the one before it left.
+    # The order matters: each pass uses the rows that the pass before it left in the cache.
     tasks = {("with", end): partial(passing, end - 1 if end > len(ids) else 0, end) for end in ends}
     tasks |= {("without", end): partial(passing, 0, end) for end in ends}
     output = {name: int(task()[0].argmax()) for name, task in tasks.items()}
@@ -98,7 +108,13 @@ def time_replies(
 
 
 def pause_beside_step(lengths: Sequence[int], pause: Sequence[float], step: Sequence[float]) -> Picture:
-    """Draw for prompts of so many tokens the milliseconds of a prefill, and of a decode step behind it."""
+    """Draw the time of a prefill, and of a decode step after it, for prompts of several lengths.
+
+    Args:
+        lengths: the number of tokens of each prompt.
+        pause: the milliseconds of each prefill.
+        step: the milliseconds of a decode step after each prompt.
+    """
     most = max(*pause, *step)
 
     def draw(sheet: Sheet) -> None:
@@ -125,7 +141,12 @@ def pause_beside_step(lengths: Sequence[int], pause: Sequence[float], step: Sequ
 
 
 def reply_by_the_clock(kept: TimedReply, again: TimedReply) -> Picture:
-    """Draw a reply of 2 to 8 words on one axis of milliseconds, with its rows kept, and again with none."""
+    """Draw a reply of 2 to 8 words on one axis of milliseconds, with its rows kept and with nothing kept.
+
+    Args:
+        kept: the reply with its rows kept.
+        again: the same reply with all tokens processed again for each word.
+    """
     lanes = [("rows kept", kept), ("nothing kept", again)]
     totals = [sum(reply.ms) for _, reply in lanes]
     most, P = max(totals), kept.rows[0]
@@ -170,7 +191,13 @@ def reply_by_the_clock(kept: TimedReply, again: TimedReply) -> Picture:
 
 
 def reply_to_scale(pause: float, step: float, n: int) -> Picture:
-    """Draw the milliseconds of 2 to 200 words: a pause and n - 1 steps, and below it n pauses."""
+    """Draw to scale the time of n words with the rows kept (a pause and n - 1 steps), and below it n pauses.
+
+    Args:
+        pause: the milliseconds of the prefill.
+        step: the milliseconds of a decode step.
+        n: the number of words, 2 to 200.
+    """
     drip = (n - 1) * step
     kept, again = _in_words(pause + drip), _in_words(n * pause)
 
@@ -198,7 +225,14 @@ def _in_words(ms: float) -> str:
 
 
 def _words(sheet: Sheet, left: float, ends: list[float], words: list[str], y: float) -> None:
-    """Each word over the end of its pass, or fanned out to the right where the passes are thin."""
+    """Draw each word above the end of its pass, or further to the side if passes are narrower than words.
+
+    Args:
+        left: the x of the first pass's start, in px.
+        ends: the x of each pass's end, in px.
+        words: the word that each pass gives.
+        y: the height of the words, in px.
+    """
     widths = [text_width(word) + 16 for word in words]
     starts: list[float] = []
     free: float = left
@@ -216,7 +250,13 @@ def _words(sheet: Sheet, left: float, ends: list[float], words: list[str], y: fl
 
 
 def _rows(sheet: Sheet, ends: list[float], rows: list[int], y: float) -> None:
-    """The rows from when they are there, keys over values, and how many."""
+    """Draw the cache's rows as two bars, keys above values, with their number at the start and at the end.
+
+    Args:
+        ends: the x of each pass's end, in px; the bars begin at the first.
+        rows: the number of rows after each pass.
+        y: the top of the bars, in px.
+    """
     to = ends[-1]
     for dy, name in ((0, "key"), (13, "value")):
         sheet.box(ends[0] + 0.8, y + dy, to - ends[0] - 1.6, 13, fill=f"{name} fill", edge=name, radius=2)
@@ -227,9 +267,16 @@ def _rows(sheet: Sheet, ends: list[float], rows: list[int], y: float) -> None:
 
 
 def _ticks(sheet: Sheet, left: float, unit: float, most: float, y: float) -> None:
-    """The axis of time: 0 and a few round numbers."""
+    """Draw the axis of time, with 0 and a few round numbers.
+
+    Args:
+        left: the x of 0 ms, in px.
+        unit: px per millisecond.
+        most: the last time, in milliseconds.
+        y: the height of the axis, in px.
+    """
     sheet.arrow(left, y, left + unit * most + 26, y, "soft")
-    wanted = 60 / unit  # ms between two numbers, at least
+    wanted = 60 / unit  # the minimum distance between two numbers, in ms
     size = next(s for s in (f * 10.0**e for e in range(-3, 7) for f in (1, 2, 5)) if s >= wanted)
     for n in range(int(most / size) + 1):
         x = left + unit * size * n
@@ -243,7 +290,13 @@ Clock = Callable[[int], float]  # from tokens to milliseconds
 def times(
     steps: int = -1, one_pause: bool = False, one_step: bool = False
 ) -> Callable[..., tuple[float, float]]:
-    """Return a `reply_ms`: steps over n, and what never changes."""
+    """Return a `reply_ms`; with the default arguments it is the right answer.
+
+    Args:
+        steps: the number of decode steps minus n.
+        one_pause: whether every pause takes as long as the first.
+        one_step: whether every step takes as long as the first.
+    """
 
     def reply_ms(pause: Clock, step: Clock, P: int, n: int) -> tuple[float, float]:
         behind = [P if one_step else P + i for i in range(n + steps)]
@@ -281,14 +334,14 @@ reply_ms = Exercise(
 
 
 def times_as_long(guess: Any, answer: float) -> Guess:
-    """Compare a guess with how many times as long something took; within a fifth it is right."""
+    """Compare a guess with how many times as long something takes; within 20 percent it is right."""
     near = isinstance(guess, int | float) and abs(guess - answer) <= answer / 5
     why = f"{digits(answer, 2)} times as long, here."
     return Guess(guess, guess if near else digits(answer, 2), why, like=answer)
 
 
 def model_in_short() -> Picture:
-    """Draw the shipped model for somebody who knows the toy: four layers, and the rows in each."""
+    """Draw the shipped model for readers who know the toy: its four layers, and the rows kept in each."""
     kept = ("Today", "weather", "is", "so")
 
     def draw(sheet: Sheet) -> None:

@@ -1,4 +1,4 @@
-"""What notebook 10, your own model, uses: sentences of countries, a map of heads, and its exercise."""
+"""The experiment with countries, the map of heads, and the exercise of notebook 10, your own model."""
 
 from __future__ import annotations
 
@@ -25,10 +25,13 @@ SIZES = "n_layers", "n_heads", "n_kv_heads", "hidden_size", "intermediate_size"
 def over_countries(
     model: Any, tokenizer: Tokenizer, sentences: Iterable[str]
 ) -> Iterator[tuple[Trace, int, int]]:
-    """Watch the model read each sentence with each country in it.
+    """Record the model as it reads each sentence with each country in it.
+
+    Args:
+        sentences: each with `{}`, which is replaced by the country.
 
     Yields:
-        The record, and the places, from 0, of the last piece and of the country's last.
+        The trace, the index of the sentence's last token, and that of the country's last token, both from 0.
     """
     for sentence in sentences:
         for country in COUNTRIES.split():
@@ -39,11 +42,11 @@ def over_countries(
 
 
 def head_map(found: Mapping[tuple[int, int], int], heads: Sequence[tuple[int, int]]) -> Picture:
-    """Draw a field for each head, filled by the share of its count in `found`.
+    """Draw a grid of heads, each filled according to its share of the counts in `found`.
 
     Args:
-        found: how often a head was found; (layer, head), from 1.
-        heads: all of them, from 0.
+        found: maps (layer, head), both from 1, to how often that head was found.
+        heads: all heads of the model as (layer, head), both from 0.
     """
     n_layers, n_heads = (1 + max(places) for places in zip(*heads, strict=True))
     total = sum(found.values())
@@ -72,19 +75,34 @@ def head_map(found: Mapping[tuple[int, int], int], heads: Sequence[tuple[int, in
 
 
 def order_of_joins(tokenizer: Tokenizer) -> dict[tuple[str, str], int]:
-    """Return the place of each pair of pieces in the list of joins; of a tokenizer of whole words, none."""
+    """Return the index, from 0, of each pair of pieces in the tokenizer's list of joins.
+
+    A tokenizer of whole words has an empty list.
+    """
     joins = json.loads(tokenizer.library.to_str())["model"].get("merges", [])
     return {(one, other): n for n, (one, other) in enumerate(joins)}
 
 
 def config_json(name: str, without: str = "", **added: Any) -> dict[str, Any]:
-    """Return what the config.json of a published model says, without one key, and with others added."""
+    """Return the sizes of a published model in the form of its config.json.
+
+    Args:
+        name: one of `MODELS`.
+        without: a key to leave out, if any.
+        added: keys to add or replace, with their values.
+    """
     config = {key: getattr(MODELS[name], size) for key, size in zip(KEYS, SIZES, strict=True)} | added
     return {key: value for key, value in config.items() if key != without}
 
 
 def count(config: Any, each: float = 2, n_layers: int = 0, n_kv_heads: int = 0, head_dim: int = 0) -> float:
-    """Count the bytes of one token's rows, from a config.json where a size is not given."""
+    """Return the bytes of one token's keys and values in all layers.
+
+    Args:
+        config: the model's config.json.
+        each: the bytes of one number.
+        n_layers, n_kv_heads, head_dim: replace the sizes in the config unless 0.
+    """
     n_heads = config["num_attention_heads"]
     n_layers = n_layers or config["num_hidden_layers"]
     n_kv_heads = n_kv_heads or config.get("num_key_value_heads") or n_heads

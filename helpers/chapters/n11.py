@@ -1,4 +1,4 @@
-"""What notebook 11 uses: vLLM's two logs, a card as squares, its prediction and its exercise."""
+"""The sizes from two vLLM logs, the figure, the prediction and the exercise of notebook 11."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import listed, text_width
 from helpers.plots.batches import FILLS
 
-# GiB of a card, as vLLM said in December 2024: https://github.com/vllm-project/vllm/pull/10511
+# GiB of one GPU, from vLLM's log of December 2024: https://github.com/vllm-project/vllm/pull/10511
 TOTAL, USABLE, WEIGHTS, LIBRARIES, PASS, ROWS = 79.22, 71.29, 14.96, 1.79, 1.26, 53.29
-ENGINE = {1: WEIGHTS + ROWS, 2: 2 * (7.48 + 58.97)}  # its second log: each of two cards
+ENGINE = {1: WEIGHTS + ROWS, 2: 2 * (7.48 + 58.97)}  # weights and rows, by number of GPUs; 2: second log
 
 
 def squares(parts: Mapping[str, float]) -> Picture:
-    """Draw a card as squares, one for each GiB, in the colour of what takes it: one to four `parts`."""
+    """Draw the memory of a GPU as squares of 1 GiB, coloured by what uses them.
+
+    Args:
+        parts: one to four; maps the name of each use to its GiB, drawn as a whole number of squares.
+    """
     counts = {name: round(gib) for name, gib in parts.items()}
     taken = [colour for n, colour in zip(counts.values(), FILLS, strict=False) for _ in range(n)]
 
@@ -45,7 +49,7 @@ def squares(parts: Mapping[str, float]) -> Picture:
 
 
 def users_in_4_bits(guess: Any) -> Guess:
-    """Compare a guess of the users with 8,192 tokens whom the engine serves, Llama-3.1-8B in 4 bits."""
+    """Compare a guess with how many users of 8,192 tokens an engine can serve with Llama-3.1-8B in 4 bits."""
     model = MODELS["Llama-3.1-8B"]
     weights, user = model.n_parameters / 2, 8192 * model.cache_nbytes_per_token()
     why = f"The weights shrink to {weights / GIB:.2f} GiB, and eleven squares come free."
@@ -53,13 +57,25 @@ def users_in_4_bits(guess: Any) -> Guess:
 
 
 def fit(*sizes: float, gib: int = GIB, least: float = 0, rounded: Any = math.floor) -> float:
-    """Count the users that fit, with a GiB of `gib` bytes, at least so many, rounded in this way."""
+    """Return the number of users that fit in memory next to the weights.
+
+    Args:
+        sizes: the memory in GiB, the bytes of the weights, and the bytes of one user.
+        gib: the bytes of a GiB.
+        least: the minimum result.
+        rounded: the function that rounds the result.
+    """
     memory, weights, user = sizes
     return max(least, rounded((memory * gib - weights) / user))
 
 
 def users_case(memory_gib: float, tokens: int) -> Case:
-    """Return Llama-3.1-8B in 2-byte numbers, users with so many tokens each."""
+    """Return the case for Llama-3.1-8B in 2-byte numbers.
+
+    Args:
+        memory_gib: the memory in GiB.
+        tokens: the number of tokens of each user.
+    """
     model = MODELS["Llama-3.1-8B"]
     args = (memory_gib, 2 * model.n_parameters, tokens * model.cache_nbytes_per_token())
     label = f"users_that_fit for Llama-3.1-8B, {tokens:,} tokens each, in {memory_gib} GiB"

@@ -1,4 +1,4 @@
-"""What notebook 12 uses: published runs to set beside the equation, its predictions and its exercise."""
+"""Published runs to compare with the equation, the predictions, exercise and figure of notebook 12."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ LLAMA_2_70B = model_of(
         **{"intermediate_size": 28672, "vocab_size": 32000, "max_position_embeddings": 4096},
     }
 )
-# Tokens a second for one user on an A100, by https://github.com/meta-pytorch/gpt-fast (README of 2024). Of 4
-# bits, a scale and a zero point of 16 bits for each 32 numbers make 5.
-RUNS = (  # name, model, bits a number, tokens a second
+# Tokens per second for one user on an A100, from https://github.com/meta-pytorch/gpt-fast (README of 2024).
+# With a scale and a zero point of 16 bits each for every 32 numbers, 4 bits a number become 5.
+RUNS = (  # name, model, bits per number, tokens per second
     ("Llama-2-7B, 16 bits", MODELS["Llama-2-7B"], 16, 104.9),
     ("Llama-2-7B, 8 bits", MODELS["Llama-2-7B"], 8, 155.58),
     ("Llama-2-7B, 4 bits", MODELS["Llama-2-7B"], 5, 196.8),
@@ -36,21 +36,34 @@ RUNS = (  # name, model, bits a number, tokens a second
 
 
 def sixty_four(guess: Any) -> Guess:
-    """Compare the guess how many times as long a step of 64 users takes as of one: 1, 4, 16 or 64."""
+    """Compare a guess with how many times as long a step takes for 64 users as for one: 1, 4, 16 or 64.
+
+    The step is of Llama-3.1-8B on an H100, with 500 tokens for each user.
+    """
     one, many = (step_time(MODELS["Llama-3.1-8B"], CARDS["H100"], 500, n).total for n in (1, 64))
     why = f"{1000 * one:.1f} ms for one, {1000 * many:.1f} for 64: {many / one:.1f} times."
     return nearest(guess, (1, 4, 16, 64), many / one, why)
 
 
 def tokens_a_second(guess: Any) -> Guess:
-    """Compare the most tokens a second that Llama-3.1-8B says for one user on an H100, a whole number."""
+    """Compare a guess with the most tokens per second that an H100 can give one user of Llama-3.1-8B.
+
+    The answer is a whole number, computed from the time that reading the weights takes.
+    """
     seconds = step_time(MODELS["Llama-3.1-8B"], CARDS["H100"], 1).weights
     why = f"{3350 * seconds:.2f} GB at 3.35 TB a second take {1000 * seconds:.2f} ms."
     return Guess(guess, round(1 / seconds), why)
 
 
 def batch(machine: Any, each: float, operations: float = 2, rounded: Any = math.ceil) -> float:
-    """Return the tokens at the ridge, with so many operations for each number of the matrix."""
+    """Return how many tokens a pass needs to reach the ridge point of a machine.
+
+    Args:
+        machine: the card or `Roof`.
+        each: the bytes of one number of the matrix.
+        operations: the operations for each number and token.
+        rounded: the function that rounds the result.
+    """
     return rounded(roofline.ridge(machine) * each / operations)
 
 
@@ -82,11 +95,11 @@ batch_at_ridge = Exercise(
 
 
 def one_layer() -> Picture:
-    """Draw a layer in time, for one user and for many: what the memory sends, and when compute works.
+    """Draw a layer over time, for one user and for many: what memory sends, and when compute is busy.
 
     Source of the idea: Horace He 2022, Making deep learning go brrrr from first principles.
     """
-    shares = {"one user": (0.03, 0.12), "many users at once": (0.27, 1.0)}  # of the rows; of compute, busy
+    shares = {"one user": (0.03, 0.12), "many users at once": (0.27, 1.0)}  # of rows; of busy compute
 
     def draw(sheet: Sheet) -> None:
         left, room = 86.0, sheet.width - 104.0

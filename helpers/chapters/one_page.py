@@ -1,4 +1,4 @@
-"""What one_page.ipynb uses beside NumPy: its exercise."""
+"""The exercise of one_page.ipynb."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def without_first(rows: np.ndarray, n: int) -> np.ndarray:
 
 
 def rows_of(n_tokens: int) -> np.ndarray:
-    """Return rows, (2, n_tokens, 3), in which each number is its token's place, from 1."""
+    """Return rows for a test, (2, n_tokens, 3), in which each number is the position of its token, from 1."""
     return np.tile(np.arange(1.0, n_tokens + 1)[:, None], (2, 1, 3))
 
 
 def tokens_of(rows: np.ndarray) -> str:
-    """Tell the tokens whose rows these are."""
+    """Return, as text, the positions of the tokens that these rows, made by `rows_of`, belong to."""
     return show(np.unique(rows).astype(int))
 
 
@@ -46,5 +46,5 @@ forget = Exercise(
 
 
 def yours_or_ours(answer: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """Return the reader's `forget` if it is right, and else ours."""
+    """Return the reader's `forget` if it is right, and `without_first` if not."""
     return answer if forget(answer).solved else without_first

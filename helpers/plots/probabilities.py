@@ -10,7 +10,7 @@ from helpers.trace import Trace
 
 
 def whole_percent(p: float) -> str:
-    """Format a probability in whole percent, without the %: "38", or "<1" for less than 0.5 percent."""
+    """Format a probability in whole percent, without a sign: "38", or "<1" for less than 0.5 percent."""
     return "<1" if p < 0.005 else f"{100 * p:.0f}"
 
 
