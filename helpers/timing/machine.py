@@ -1,7 +1,7 @@
-"""What this machine can do: bytes per second, and launch overhead.
+"""Measure this machine's memory bandwidth and its launch overhead.
 
-Each is the best of several turns: a busy moment makes a machine look slower than it is, never faster. PyTorch
-does the work, with as many threads as `torch.set_num_threads` sets.
+Each result is the best of several turns: other work can make a machine look slower than it is, but never
+faster. PyTorch does the work, with as many threads as `torch.set_num_threads` sets.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WIDTH = 1024  # columns of that matrix: the library's speed depends on it
 
 @contextmanager
 def torch_threads(n: int) -> Iterator[None]:
-    """In the block, let PyTorch use n threads."""
+    """Let PyTorch use `n` threads inside the `with` block."""
     import torch
 
     before = torch.get_num_threads()
@@ -35,13 +35,13 @@ def torch_threads(n: int) -> Iterator[None]:
 
 
 def measure_bandwidth(nbytes: int, turns: int = 5) -> float:
-    """Return the bytes per second at which a buffer is read, with the fastest of several probes.
+    """Return the rate, in bytes per second, at which a buffer is read: that of the fastest of several probes.
 
-    The other probes lose time with other things than reading.
+    The slower probes spend part of their time on work other than reading.
 
     Args:
-        nbytes: size of the buffer, 4 KiB or more; a small buffer is in one of the processor's caches, a large
-            one in memory.
+        nbytes: size of the buffer, at least 4 KiB. A small buffer fits in one of the processor's caches; a
+            large one is read from memory.
         turns: number of turns of each probe.
     """
     check_whole("nbytes", nbytes, 2**12)
@@ -52,9 +52,10 @@ def measure_bandwidth(nbytes: int, turns: int = 5) -> float:
 
 
 def read_probes(nbytes: int) -> dict[str, tuple[Task, int]]:
-    """Return tasks that read a buffer, by name, each with the number of bytes that one call moves.
+    """Return the tasks that read a buffer of `nbytes` bytes, as {name: (task, bytes moved per call)}.
 
-    Sums and maxima read a small buffer several times per call, or launching them would take most of the time.
+    Sums and maxima read a small buffer several times per call, because otherwise launching them would take
+    most of the time.
     """
     import torch
     from torch.nn.functional import linear
@@ -75,10 +76,11 @@ def read_probes(nbytes: int) -> dict[str, tuple[Task, int]]:
 
 
 def measure_launch_overhead(tasks: Sequence[Task], turns: int = 9) -> float:
-    """Return the launch overhead of one operator in seconds: the slope of time against operators.
+    """Return the launch overhead of one operator in seconds: the slope of time over the number of operators.
 
     Args:
-        tasks: two or more tasks with different numbers of operators, which compute next to nothing.
+        tasks: two or more tasks with different numbers of operators, each of which computes almost nothing.
+        turns: number of turns of each task.
     """
     by_name: dict[str, Any] = {str(n): task for n, task in enumerate(tasks)}
     seconds = [timing.best for timing in in_turns(by_name, turns).values()]

@@ -1,4 +1,4 @@
-"""How many operators a task launches, by PyTorch's profiler: the same number in every run."""
+"""Count the operators that a task launches with PyTorch's profiler. The count is the same in every run."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from helpers.timing.turns import Task
 
 
 def count_operators(task: Task) -> int:
-    """Call a task twice, and return the number of operators in the second call.
+    """Call a task twice, and return the number of operators launched by the second call.
 
-    Only operators that Python calls count: x + y is one, a product of two matrices is one, a view is one.
-    Operators that they call themselves (`linear` calls five) are part of their launch. What runs outside of
+    Only operators called from Python count: x + y is one, a product of two matrices is one, a view is one.
+    Operators that those call in turn (`linear` calls five) are part of the same launch. Work outside of
     PyTorch (NumPy, compiled code of other libraries) is not counted.
 
-    The first call warms up: some tasks create something once, such as a mask, and keep it.
+    The first call is a warm-up: some tasks create something on their first call, such as a mask, and reuse
+    it.
     """
     from torch.profiler import ProfilerActivity, profile
 
@@ -28,7 +29,8 @@ def count_operators(task: Task) -> int:
 
 @contextmanager
 def stderr_silenced() -> Iterator[None]:
-    """In the block, discard what C++ code writes to stderr: the profiler reports there that it starts."""
+    """Discard what C++ code writes to stderr inside the `with` block, such as the profiler's start message.
+    """
     stderr, devnull = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, 2)
     try:

@@ -1,4 +1,7 @@
-"""A long prompt among other requests, timed on this machine."""
+"""Time a long prompt that arrives while other requests are running.
+
+The results are its TTFT, and the longest gap it causes in another reply.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,16 @@ N_OTHERS = 7
 
 
 def time_long_prompt(model: Transformer, budget: int, prompt: Sequence[int]) -> tuple[float, float]:
-    """Add a long prompt while N_OTHERS requests, with prompts of 4 tokens, are running.
+    """Add a long prompt to an engine in which N_OTHERS requests, with prompts of 4 tokens, are running.
 
     Args:
+        model: the model that the engine runs.
         budget: maximum number of tokens in a step.
-        prompt: the long prompt; its reply is one token.
+        prompt: the long prompt, as token ids; its reply is one token.
 
     Returns:
-        Milliseconds: the TTFT of the long prompt, and the longest gap between two tokens of another request.
+        The TTFT of the long prompt, and the longest gap between two tokens of any other request, in
+        milliseconds.
     """
     engine = Engine(model, slots=N_OTHERS + 1, budget=budget, eos_ids=())  # no reply ends early
     for n in range(N_OTHERS):

@@ -1,6 +1,7 @@
-"""Time a model: its prefill and its decode step, and how long the parts of a step take.
+"""Time a model: its prefill, its decode step, and the parts of a step.
 
-Every number is the fastest of many calls, in turns: other work of the machine only makes a call longer.
+Every result is the fastest of many calls made in turns, because other work on the machine can only make a
+call slower.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ PARTS: dict[str, type[nn.Module]] = {"attention": Core, "matrices": nn.Linear}
 
 
 def repeatable(cache: Cache, one_pass: Task) -> Task:
-    """Return a task that runs a pass after what is in the cache now, and can be called again and again."""
+    """Return a task that can be called repeatedly.
+
+    Each call truncates the cache to the length that it has now, then runs `one_pass`.
+    """
     length = cache.length
 
     def task() -> Any:
@@ -36,7 +40,9 @@ def repeatable(cache: Cache, one_pass: Task) -> Task:
 
 
 def step_after(model: Transformer, n: int, users: int = 1, cache_class: type[Cache] = StaticCache) -> Task:
-    """Return a task: one decode step of all users, each after n tokens in a cache of this class."""
+    """Return a task that runs one decode step for all `users`, each with `n` tokens in a cache of
+    `cache_class`.
+    """
     capacity = min(n + 2, model.config.max_seq_len)  # the step does not fill it: K and V are slices, as usual
     cache = cache_class(model.config, users, max_len=capacity)
     prefill(model, [[1] * n] * users, cache)
@@ -44,7 +50,10 @@ def step_after(model: Transformer, n: int, users: int = 1, cache_class: type[Cac
 
 
 def fastest_ms(tasks: Mapping[Any, Task], turns: int) -> dict[Any, float]:
-    """Return the milliseconds of each task's fastest call; a turn is 20 ms of calls, or one longer call."""
+    """Return the duration of each task's fastest call in milliseconds, by the task's name.
+
+    A turn of a task is 20 ms of calls, or a single call if that takes longer.
+    """
     best = dict.fromkeys(tasks, math.inf)
     for _ in range(turns):
         for name, task in tasks.items():
@@ -58,14 +67,14 @@ def fastest_ms(tasks: Mapping[Any, Task], turns: int) -> dict[Any, float]:
 
 
 def pause_and_step(model: Transformer, lengths: Sequence[int], turns: int = 7) -> dict[str, list[float]]:
-    """Time the prefill of prompts, and one decode step after each of them, in milliseconds.
+    """Time the prefill of each prompt and one decode step after it, in milliseconds.
 
     Args:
-        lengths: tokens of each prompt, fewer than the model's maximum.
+        lengths: number of tokens of each prompt, less than the model's maximum.
         turns: number of turns of each task.
 
     Returns:
-        {"pause": [a number for each length], "step": [a number for each length]}.
+        {"pause": the prefill's duration for each length, "step": the decode step's duration for each length}.
     """
     tasks: dict[str, Any] = {}
     for n in lengths:
@@ -77,7 +86,9 @@ def pause_and_step(model: Transformer, lengths: Sequence[int], turns: int = 7) -
 
 @contextmanager
 def part_timers(model: Transformer, seconds: dict[str, float]) -> Iterator[None]:
-    """In the block, add the seconds that the parts of a model take to `seconds`, by the names in PARTS."""
+    """Add the seconds that each part of a model takes inside the `with` block to `seconds`, whose keys are
+    PARTS.
+    """
     starts: list[float] = []
 
     def start(*_: Any) -> None:
@@ -97,7 +108,10 @@ def part_timers(model: Transformer, seconds: dict[str, float]) -> Iterator[None]
 
 
 def fastest_part_ms(model: Transformer, tasks: Mapping[Any, Task], turns: int) -> dict[Any, dict[str, float]]:
-    """Return for each task the milliseconds that each part of the model takes: the fastest of many calls."""
+    """Return the milliseconds that each part of the model takes, as {task's name: {part: milliseconds}}.
+
+    Each number is the fastest of many calls.
+    """
     calls: dict[Any, list[list[float]]] = {name: [] for name in tasks}
     for _ in range(turns):
         for name, task in tasks.items():

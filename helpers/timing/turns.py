@@ -1,4 +1,4 @@
-"""Timing that a busy machine distorts little: the tasks take turns, and each is timed in many turns."""
+"""Timing that a busy machine distorts little: tasks alternate, and each is timed in many turns."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ Task = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds per call, one number for each turn."""
+    """The durations of a task: mean seconds per call, one number for each turn."""
 
     seconds: tuple[float, ...]
 
     @property
     def median(self) -> float:
-        """The median turn: half of the turns were faster."""
+        """The median over the turns, in seconds per call."""
         return float(np.median(self.seconds))
 
     @property
     def best(self) -> float:
-        """The fastest turn: what the machine can do when nothing else keeps it busy."""
+        """The fastest turn, in seconds per call: what the machine can do when no other work slows it down."""
         return min(self.seconds)
 
 
 def seconds_per_call(task: Task, calls: int = 1, max_seconds: float = math.inf) -> float:
-    """Return the mean seconds of a number of calls, or of fewer calls once `max_seconds` have passed.
+    """Return the mean duration of `calls` calls, in seconds; stop early once `max_seconds` have passed.
 
-    A task whose threads have to wait for a busy machine can take a thousand times as long as before.
+    The limit is needed because a task whose threads wait for a busy machine can take a thousand times as
+    long.
     """
     start, done, seconds = time.perf_counter(), 0, 0.0
     while done < calls and seconds <= max_seconds:
@@ -44,7 +45,10 @@ def seconds_per_call(task: Task, calls: int = 1, max_seconds: float = math.inf) 
 
 
 def calls_per_turn(task: Task, min_seconds: float = 0.02) -> int:
-    """Return how many calls take `min_seconds` together, so that the clock's resolution does not matter."""
+    """Return a number of calls that together take at least `min_seconds`.
+
+    This is long enough that the clock's resolution does not matter.
+    """
     calls = 1
     while (seconds := seconds_per_call(task, calls) * calls) < min_seconds:
         calls = max(2 * calls, int(calls * min_seconds / max(seconds, 1e-9)))
@@ -52,12 +56,15 @@ def calls_per_turn(task: Task, min_seconds: float = 0.02) -> int:
 
 
 def in_turns(tasks: Mapping[str, Task], turns: int = 9, min_seconds: float = 0.02) -> dict[str, Timing]:
-    """Time tasks in turns, a, b, a, b, …, so that a slow moment of the machine affects all of them.
+    """Time tasks alternately (a, b, a, b, …), so that a slow moment of the machine affects all of them.
 
     Args:
-        tasks: what to call, by name; each is called a few times first, to warm up.
+        tasks: the functions to call, by name. Each is called a few times first, to warm up.
         turns: number of turns of each task.
-        min_seconds: length of a turn; a quick task is called many times in it.
+        min_seconds: length of a turn; a quick task is called many times in one turn.
+
+    Returns:
+        The durations of each task, by name.
     """
     calls = {name: calls_per_turn(task, min_seconds) for name, task in tasks.items()}
     seconds: dict[str, list[float]] = {name: [] for name in tasks}
