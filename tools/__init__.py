@@ -1,1 +1,1 @@
-"""The project's commands: `python -m tools` lists them. Run from the repository's root."""
+"""The project's commands. `python -m tools` lists them; run it from the repository's root."""

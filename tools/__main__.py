@@ -1,4 +1,4 @@
-"""Run a command of this package, or list them: `python -m tools [command] [its arguments]`."""
+"""Run a command of this package, or list the commands: `python -m tools [command] [its arguments]`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ COMMANDS = {
 
 
 def listing() -> str:
-    """Return a line for each command, grouped by who needs it."""
+    """Return the list of commands, one per line, grouped by purpose."""
     groups = [
         [f"{purpose}:", *(f"  {name:<12} {help}" for name, help in commands.items())]
         for purpose, commands in COMMANDS.items()

@@ -1,13 +1,13 @@
-"""Time decode steps next to what `step_time` predicts: helpers/chapters/data/card_*.json.
+"""Time decode steps and compare them with `step_time`'s prediction: helpers/chapters/data/card_*.json.
 
     python -m tools card path/of/config.json           # random weights in bfloat16
     python -m tools card Llama-3.1-8B --card H100      # a dense model and a card of cost/models.py
     python -m tools card gqa --dtype float32 --gib 2   # the shipped model; GiB for the KV cache
 
 Uses a GPU if there is one. The step is this project's own, with its launch overhead; weights and KV cache are
-random. A pair (users, tokens) has no time if its KV cache does not fit in memory with the weights. The
-prediction is the lower bound, with the data sheet of --card, or with the speeds that a large copy and a large
-product reach here. Run nothing else meanwhile.
+random. A pair (users, tokens) has no time if its KV cache does not fit in memory next to the weights. The
+prediction is a lower bound, computed from the data sheet of --card or, without this option, from the speeds
+that a large copy and a large product reach on this machine. Run nothing else meanwhile.
 """
 
 from __future__ import annotations
@@ -47,15 +47,19 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 class UnmaskedCache(StaticCache):
-    """A cache without a mask: one new token sees all entries, and PyTorch can choose its fast kernels."""
+    """A cache without a mask. One new token attends to all entries, and PyTorch can use its fast kernels."""
 
     def mask(self, T: int, layer: int = 0) -> Tensor:
-        """Return None: nothing is masked."""
+        """Return None, since nothing is masked."""
         return None  # type: ignore[return-value]
 
 
 def config_of(name: str) -> ModelConfig:
-    """Return the sizes of a variant of the shipped model, of a dense published model, or of a config.json."""
+    """Return the sizes of a model.
+
+    Args:
+        name: a variant of the shipped model, a dense model in MODELS, or the path of a config.json.
+    """
     if model := DENSE.get(name):
         sizes = {size: getattr(model, size) for size in SIZES}
         return ModelConfig(**sizes, tied=model.tied, qkv_bias=model.qkv_bias)
@@ -63,13 +67,16 @@ def config_of(name: str) -> ModelConfig:
 
 
 def fastest(task: Any) -> float:
-    """Return the seconds of the fastest of many calls, each until the device has finished."""
+    """Return the duration of the fastest of many calls, in seconds.
+
+    A call ends when the device has finished its work.
+    """
     wait = torch.cuda.synchronize if DEVICE == "cuda" else int
     return in_turns({"task": lambda: (task(), wait())}, turns=5)["task"].best
 
 
 def measured(dtype: torch.dtype) -> Roof:
-    """Return the operations per second of a large product, and the bytes per second of a large copy."""
+    """Return the speeds that this machine reaches: those of a large product and of a large copy."""
     n, side = (2**30, 8192) if DEVICE == "cuda" else (2**26, 1024)
     x, a = (torch.ones(size, dtype=dtype, device=DEVICE) for size in (n // dtype.itemsize, (side, side)))
     y = torch.empty_like(x)
@@ -87,8 +94,14 @@ def step_ms(model: Transformer, users: int, tokens: int) -> float:
 
 
 def record(config: ModelConfig, dtype: torch.dtype, speeds: Limits, capacity: float) -> list[dict[str, Any]]:
-    """Return users, tokens, ms and the predicted ms of each step; ms is None if the KV cache takes more than
-    `capacity` bytes.
+    """Return a dict for each step: users, tokens, ms, and the predicted ms.
+
+    Args:
+        config: sizes of the model.
+        dtype: of the weights and of the KV cache.
+        speeds: of the card, for the prediction.
+        capacity: maximum size of the KV cache, in bytes; 0 for all free GPU memory. Larger steps have ms
+            None.
     """
     bits, a_token, steps = 8 * dtype.itemsize, config.cache_nbytes_per_token(dtype.itemsize), []
     torch.set_default_dtype(dtype)  # otherwise a model would need twice its bytes while it is built
@@ -107,7 +120,7 @@ def record(config: ModelConfig, dtype: torch.dtype, speeds: Limits, capacity: fl
 
 
 def main() -> None:
-    """Record the steps and write the file."""
+    """Time the steps and write the file."""
     parser = launch.parser(__doc__)
     parser.add_argument("model")
     parser.add_argument("--dtype", default="bfloat16", choices=["float32", "float16", "bfloat16"])

@@ -3,8 +3,8 @@
     python -m tools check                       # all of them
     python -m tools check notebooks/03_decode.ipynb
 
-They must have been run from top to bottom, with nothing on stderr, no widget state, no timings, and current
-badges and first cells.
+They must have been run from top to bottom, without anything on stderr, and must have no widget state and no
+timings. Their badges and first cells must be current.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ def code_cells(book: NotebookNode) -> list[NotebookNode]:
 
 
 def bad_outputs(book: NotebookNode) -> Iterator[str]:
-    """Yield a sentence for each error (unless the cell is tagged as raising), and each output on stderr."""
+    """Yield a sentence for each error or output on stderr.
+
+    Errors are allowed in cells with the tag `raises-exception`.
+    """
     for number, cell in enumerate(code_cells(book), 1):
         for output in cell.outputs:
             tags = cell.metadata.get("tags", [])

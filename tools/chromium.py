@@ -1,4 +1,4 @@
-"""Find a Chromium on this machine, for pictures and tests."""
+"""Find a Chromium browser on this machine, for pictures and tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from pathlib import Path
 
 @functools.cache
 def find_chromium() -> str | None:
-    """Return the path of a Chromium, playwright's own if there is no other, or None if there is none."""
+    """Return the path of a Chromium, or None if there is none.
+
+    Playwright's own is used if there is no other.
+    """
     for name in ("chromium", "chromium-browser", "google-chrome", "chrome"):
         if path := shutil.which(name):
             return path

@@ -1,15 +1,16 @@
 """List which student solved which exercise, from a folder of notebooks, as CSV.
 
     python -m tools collect homework > results.csv
-    python -m tools collect homework --seconds 60     # for a slow machine; 30 without it
+    python -m tools collect homework --seconds 60     # for a slow machine; the default is 30
 
 This runs the students' code under your account on this machine: read it first, or run it in a sandbox.
-A student is a folder (homework/ann/04_kv_cache.ipynb) or a file (homework/ben_04.ipynb). A row is a student,
-a column an exercise: `solved`, `not yet`, `error` (not valid Python, out of time, or a crash of Python), or
-empty if no such notebook was handed in; of several copies the best counts. An exercise is run in a fresh
-kernel and an empty folder, with only the cells that it needs, and its original check, not the student's copy.
-`noted` means that only the student's `solved.txt` says so, the file that the checks write next to the
-notebooks.
+
+A student is a folder (homework/ann/04_kv_cache.ipynb) or a file (homework/ben_04.ipynb). Each row is a
+student, and each column an exercise: `solved`, `not yet`, `error` (the code is not valid Python, ran out of
+time, or crashed Python), or empty if the notebook was not submitted. If there are several copies, the best
+one counts. An exercise is run in a fresh kernel and an empty folder, with only the cells that it needs and
+with its original check, not the student's copy. `noted` means that the only evidence is the student's
+`solved.txt`, a file that the checks write next to the notebooks.
 """
 
 from __future__ import annotations
@@ -50,12 +51,15 @@ def checker(cells: Sequence[str]) -> str:
 
 
 def column(module: str, exercise: str) -> str:
-    """Return the name of an exercise's column, such as "04 decode_step", as in `solved.txt`."""
+    """Return the name of an exercise's column, such as "04 decode_step". `solved.txt` uses the same names."""
     return f"{module.removeprefix('n')} {exercise}"
 
 
 def names_of(source: str) -> tuple[set[str], set[str]]:
-    """Return the names that a cell defines, and those that it uses; all of its words if it is not Python."""
+    """Return the set of names that a cell defines, and the set of names that it uses.
+
+    If the cell is not valid Python, both sets have all of its words.
+    """
     try:
         table = symtable.symtable(TransformerManager().transform_cell(source), "<cell>", "exec")
     except (SyntaxError, ValueError, RecursionError):
@@ -72,7 +76,7 @@ def names_of(source: str) -> tuple[set[str], set[str]]:
 
 
 def needed(cells: Sequence[str], check: str, end: int) -> list[str]:
-    """Return the cells before cell `end` on which a check depends, directly or through other cells."""
+    """Return the cells before index `end` on which a check depends, directly or through other cells."""
     names, chosen = names_of(check)[1] - {"check"}, set[int]()  # the check imports this name itself
     parts = [names_of(cell) for cell in cells[:end]]
     while more := {n for n, (defined, _) in enumerate(parts) if defined & names} - chosen:
@@ -82,10 +86,15 @@ def needed(cells: Sequence[str], check: str, end: int) -> list[str]:
 
 
 def state(cells: Sequence[str], exercise: str, check: str, seconds: int, original: Sequence[str]) -> str:
-    """Run the cells that an exercise needs, and its check, in a fresh kernel; return one of BEST.
+    """Run an exercise's check and the cells that it needs, in a fresh kernel, and return one of BEST.
 
-    The first line of `check` imports the checker and runs first. This line and the cells that the student has
-    not changed (those in `original`) may take longer than `seconds`, as imports do on a busy machine.
+    Args:
+        cells: sources of the student's code cells.
+        exercise: name of the exercise.
+        check: source of the original check. Its first line imports the checker and runs before the cells.
+        seconds: time limit of a cell. Ten times as much is allowed for the first line of `check` and for
+            cells that the student has not changed, because imports can be slow on a busy machine.
+        original: sources of the original notebook's code cells.
     """
     begin = check.partition("\n")[0]
     checks = [n for n, cell in enumerate(cells) if f"check.{exercise}(" in cell]
@@ -112,7 +121,12 @@ def state(cells: Sequence[str], exercise: str, check: str, seconds: int, origina
 
 
 def collect(folder: Path, seconds: int = 30) -> list[dict[str, str]]:
-    """Return a row for each student: the name, and the state of each exercise."""
+    """Return a dict for each student: the student's name, and the state of each exercise by its column.
+
+    Args:
+        folder: the students' notebooks.
+        seconds: time limit of a cell.
+    """
     series = {checker(sources(path)): path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
     columns = {column(module, name) for module, path in series.items() for name in exercises_of(path)}
     rows: dict[str, dict[str, str]] = {}

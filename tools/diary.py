@@ -1,6 +1,6 @@
 """Record the diary that the page and the notebooks show: `python -m tools diary` (a few seconds).
 
-Writes diary.json and diary_lines.json into helpers/recording; a test compares them with the model's current
+Writes diary.json and diary_lines.json to helpers/recording. A test compares them with the model's current
 output.
 """
 
@@ -37,7 +37,10 @@ SEED = 49  # one that signs with its 24th word; training never saw Mia in Oslo
 
 
 def record() -> Trace:
-    """Record how the shipped model finishes the diary, with and without the cache, after a training pass."""
+    """Record how the shipped model finishes the diary, with and without the cache.
+
+    Each run begins with a training pass.
+    """
     model, tokenizer = shipped.load()
     name = "weather diaries"
     trace = record_model(
@@ -51,7 +54,7 @@ def record() -> Trace:
 
 @torch.inference_mode()
 def record_logits(trace: Trace) -> DiaryLogits:
-    """Run the recorded text without its last word in one pass, and return what the notebooks need of it."""
+    """Run the recorded text, without its last word, in one pass; return what the notebooks need of it."""
     model, tokenizer = shipped.load()
     ids = [token.id for token in trace.sequences[0].tokens]
     logits = model(torch.tensor([ids[:-1]]))[0].numpy()
@@ -67,7 +70,10 @@ def record_logits(trace: Trace) -> DiaryLogits:
 
 
 def look(model: Transformer, tokenizer: Tokenizer, text: str) -> tuple[str, list[float]]:
-    """Return the text with its next word, and the last token's weights in the head that finds names."""
+    """Return a text with its next word, and the weights of its last word in the head that finds names.
+
+    There is one weight, rounded to three decimals, for each word of `text`.
+    """
     trace = record_model(model, text, tokenizer, max_new_tokens=1, training=False, recorded=[(0, 2)])
     words = [token.text for token in trace.sequences[0].tokens]
     weights = trace.attention_weights(len(words) - 2, layer=0, head=2)
@@ -75,7 +81,7 @@ def look(model: Transformer, tokenizer: Tokenizer, text: str) -> tuple[str, list
 
 
 def main() -> None:
-    """Record both files and print their paths."""
+    """Record both files, and print their paths."""
     parser(__doc__).parse_args()
     trace = record()
     trace.save(PATH)

@@ -1,8 +1,8 @@
-"""Make the silent film from frames of the landing page: the reply, the race, a stale KV entry.
+"""Make the silent film from frames of the main page: the reply, the race, a stale KV entry.
 
     python -m tools film               # .github/film/: film.webm and film.mp4; notebooks/pictures/film.png
 
-It needs a Chromium (see tests/requirements.txt) and ffmpeg. Its captions and its page are in film_page.py.
+It needs Chromium (see tests/requirements.txt) and ffmpeg. film_page.py has its captions and its page.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ SAY = "(text) => { document.getElementById('said').textContent = text; }"
 
 
 def frames(page: Page) -> Iterator[int]:
-    """Lead the landing page from state to state; yield the number of the caption of each frame."""
+    """Operate the main page, and yield the index in CAPTIONS of each frame's caption."""
     page.evaluate(SHOW, ".wid-writer")
     view = page.locator(".wid-writer")
     yield START
@@ -80,7 +80,7 @@ def frames(page: Page) -> Iterator[int]:
 
 
 def draw(page: Page, folder: Path) -> list[tuple[Path, float]]:
-    """Draw every frame; return the files, and for how many seconds each is shown.
+    """Draw every frame to `folder`. Return the files, each with the number of seconds that it is shown.
 
     Raises:
         ValueError: a caption has a number that its frame does not show.
@@ -103,7 +103,7 @@ def draw(page: Page, folder: Path) -> list[tuple[Path, float]]:
 
 
 def main() -> None:
-    """Make the film and print its paths."""
+    """Make the film, and print the paths of its files."""
     parser(__doc__).parse_args()
     if (ffmpeg := shutil.which("ffmpeg")) is None:
         sys.exit("no ffmpeg here: `apt install ffmpeg`")

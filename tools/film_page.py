@@ -1,4 +1,4 @@
-"""The captions of the silent film, and its page; film.py draws it."""
+"""The captions of the silent film, and its page. film.py makes the film itself."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Write the shipped model as one small file for a page: `python -m tools halve`.
 
-`helpers/weights/model.f16.safetensors` holds the weights of model.safetensors in float16, and as metadata
-what else a page needs: the model's name, its config.json and its vocabulary. Rounding changes logits by up to
-0.005.
+`helpers/weights/model.f16.safetensors` has the weights of model.safetensors in float16, and in its metadata
+everything else that a page needs: the model's name, its config.json and its vocabulary. The rounding changes
+logits by up to 0.005.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def page_file(
 
 
 def write(folder: Path = shipped.FOLDER) -> None:
-    """Write the file next to model.safetensors and print its path."""
+    """Write the file next to model.safetensors, and print its path."""
     path = folder / FILE
     path.write_bytes(page_file(load(folder), list(shipped.VOCABULARY)))
     print(f"{path}, {path.stat().st_size / 1e6:.1f} MB")

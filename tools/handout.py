@@ -1,6 +1,6 @@
-"""The table "Prefill against decode" of notebook 09, on the page and as a card to print on A4 or Letter.
+"""The table "Prefill against decode" of notebook 09, for the main page and as a card to print.
 
-site.py writes both.
+site.py writes both. The card fits A4 and Letter.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TABLE_STYLE = """
 
 
 def drawing(new: int) -> str:
-    """Return a drawing of a pass over the last `new` of N tokens: its pairs, and the cached KV entries."""
+    """Return an SVG drawing of a pass over the last `new` of N tokens: its pairs, and the cached entries."""
     old = N - new
     pairs = [(query, key) for query in range(N) for key in range(query + 1)]
     ink = ["#d0d7de"] * old + ["#1b1f24"] * new
@@ -64,7 +64,7 @@ def drawing(new: int) -> str:
 
 
 def inline(text: str) -> str:
-    """Return a line of Markdown as HTML: emphasis and links to notebooks; formulas do not break."""
+    """Return a line of Markdown as HTML, with emphasis and links to notebooks. Formulas do not wrap."""
     text = re.sub(
         r"\[(.+?)\]\((\w+)\.ipynb\)", r'<a href="notebooks/\2.html">\1</a>', escape(text.strip(), False)
     )
@@ -73,7 +73,7 @@ def inline(text: str) -> str:
 
 
 def parts() -> re.Match[str]:
-    """Return the parts of the section in notebook 09: heading, before, table, after.
+    """Return a match with the parts of the section in notebook 09: heading, before, table, after.
 
     Raises:
         ValueError: the section is missing.
@@ -86,7 +86,10 @@ def parts() -> re.Match[str]:
 
 
 def phases() -> str:
-    """Return the table and its two sentences as HTML, with ARIA roles, since a phone shows rows as blocks."""
+    """Return the table and the sentences before and after it, as HTML.
+
+    The table has ARIA roles, because on a phone its rows are shown as blocks.
+    """
     found = parts()
     head, _, *lines = ([inline(cell) for cell in row.split("|")[1:-1]] for row in found["table"].splitlines())
     columns = "".join(f'<th scope="col" role="columnheader">{name}</th>' for name in head[1:])

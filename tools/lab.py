@@ -1,4 +1,4 @@
-"""Open the notebooks in JupyterLab; arguments go to JupyterLab.
+"""Open the notebooks in JupyterLab. Arguments are passed on to JupyterLab.
 
 python -m tools lab                              # notebooks/00_start_here.ipynb
 python -m tools lab notebooks/03_decode.ipynb
@@ -12,7 +12,7 @@ from tools.launch import FIRST, ROOT
 
 
 def arguments(given: list[str]) -> list[str]:
-    """Return the arguments of JupyterLab: this project's settings, then `given` or the first notebook."""
+    """Return JupyterLab's arguments: this project's settings, then `given` or the first notebook."""
     return [f"--config={ROOT / 'tools' / 'lab_config.py'}", *(given or [str(ROOT / FIRST)])]
 
 

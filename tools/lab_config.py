@@ -1,7 +1,8 @@
 """The settings of JupyterLab for `python -m tools lab`.
 
-It serves the whole repository. Opening and saving a notebook must not change it for git, but JupyterLab would
-write the version of Python into it. The original notebooks are kept in `fresh/`, read-only.
+JupyterLab serves the whole repository. Opening and saving a notebook must not change it for git, but
+JupyterLab would write the version of Python into it. The original notebooks are saved in `fresh/` as
+read-only files.
 """
 
 import sys
@@ -15,7 +16,7 @@ from tools.reset import keep
 
 
 def keep_what_git_knows(model: dict[str, Any], **_: Any) -> None:
-    """Remove from a notebook, before it is saved, what depends on the machine that opened it."""
+    """Before a notebook is saved, remove from it what depends on the machine that opened it."""
     if model["type"] == "notebook":
         model["content"]["metadata"]["language_info"] = {"name": "python"}
 

@@ -1,4 +1,4 @@
-"""Measure the ladder of notebook 13: helpers/chapters/data/ladder.json. Run nothing else meanwhile.
+"""Measure the ladder of notebook 13, and write helpers/chapters/data/ladder.json. Run nothing else meanwhile.
 
 python -m tools ladder
 """

@@ -1,7 +1,8 @@
-"""The badges and first cells with which notebooks are launched on Colab and Binder.
+"""The badges and first cells that launch notebooks on Colab and Binder.
 
-The repository's address and the version come from pyproject.toml, their only source; `stamp.py` writes these
-texts wherever they are used. Colab gets the notebook and helpers from one tag, made by `release.py`.
+The repository's address and the version are defined only in pyproject.toml; `stamp.py` writes these texts
+wherever they are used. Colab gets the notebook and the helpers from the same git tag, which `release.py`
+creates.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ except ImportError:
 
 
 def parser(message: str | None) -> argparse.ArgumentParser:
-    """Return a command's argument parser; its help is the command's docstring, line by line."""
+    """Return a command's argument parser. Its help text is the command's docstring, unwrapped."""
     return argparse.ArgumentParser(description=message, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
@@ -44,7 +45,7 @@ def about(root: Path = ROOT) -> dict[str, Any]:
 
 
 def repository(root: Path = ROOT) -> str:
-    """Return the repository as OWNER/NAME."""
+    """Return the repository as "OWNER/NAME"."""
     address: str = about(root)["urls"]["Repository"]
     return address.removeprefix(GITHUB)
 
@@ -60,12 +61,12 @@ def bootstrap(root: Path = ROOT) -> str:
 
 
 def colab(path: str, root: Path = ROOT) -> str:
-    """Return the address on Colab of a notebook, given its path below the root."""
+    """Return the address on Colab of a notebook, given its path relative to the root."""
     return f"https://colab.research.google.com/github/{repository(root)}/blob/{tag(root)}/{path}"
 
 
 def binder(path: str, root: Path = ROOT) -> str:
-    """Return the address on Binder of a notebook, given its path below the root."""
+    """Return the address on Binder of a notebook, given its path relative to the root."""
     return f"https://mybinder.org/v2/gh/{repository(root)}/main?urlpath=lab/tree/{path}"
 
 
@@ -76,16 +77,19 @@ def page(root: Path = ROOT) -> str:
 
 
 def badges(path: str, root: Path = ROOT) -> str:
-    """Return Markdown links that launch a notebook, and one to the glossary, given its path below the root.
+    """Return Markdown links that launch a notebook, and a link to the glossary.
 
-    They are text, not pictures: a picture would be fetched whenever the notebook is opened, and be missing
-    offline.
+    The links are text, not pictures: a picture would be fetched whenever the notebook is opened, and would be
+    missing offline.
+
+    Args:
+        path: the notebook's path relative to the root.
     """
     return f"run it in [Colab]({colab(path, root)}) or [Binder]({binder(path, root)}) · [words](words.ipynb)"
 
 
 def readme_badges(root: Path = ROOT) -> str:
-    """Return the README's badges: tests, Colab and Binder."""
+    """Return the README's badges (tests, Colab and Binder) as Markdown."""
     tests = f"{GITHUB}{repository(root)}/actions/workflows/test.yml"
     pictures = {
         "Tests": (f"{tests}/badge.svg", tests),

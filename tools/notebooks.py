@@ -1,11 +1,12 @@
 """Run the notebooks from top to bottom, each in a fresh kernel, and store their outputs in them.
 
     python -m tools notebooks                         # all of them
-    python -m tools notebooks 03_decode 04            # by the beginning of their names
+    python -m tools notebooks 03_decode 04            # those whose names begin like this
 
-Whatever depends on the run and not on the code is removed (state and ids of widgets, timings, the version of
-Python), so that a second run changes nothing. A notebook that raises or writes to stderr is left unchanged.
-Pictures of live views, `helpers/stepper/stills/`, are taken with Chromium where data or words have changed.
+Everything that depends on the run and not on the code is removed (state and ids of widgets, timings, the
+version of Python), so that a second run changes nothing. A notebook that raises or writes to stderr is left
+unchanged. If the data or words of a live view have changed, its picture in `helpers/stepper/stills/` is taken
+again with Chromium.
 """
 
 from __future__ import annotations
@@ -34,12 +35,16 @@ WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 def execute(
     book: NotebookNode, folder: Path, env: Mapping[str, str] | None = None, keep_widgets: bool = False
 ) -> None:
-    """Run the notebook's cells in a fresh kernel that starts in `folder`, and store the outputs in `book`.
+    """Run a notebook's cells in a fresh kernel, and store the outputs in `book`.
 
-    With `keep_widgets`, the state of its widgets is stored in the notebook's metadata.
+    Args:
+        book: the notebook.
+        folder: the kernel's working directory.
+        env: environment variables of the kernel; None for those of this process.
+        keep_widgets: whether to store the state of widgets in the notebook's metadata.
 
     Raises:
-        nbclient.exceptions.CellExecutionError: a cell raised and is not tagged `raises-exception`.
+        nbclient.exceptions.CellExecutionError: a cell without the tag `raises-exception` raised.
     """
     client = NotebookClient(
         book,
@@ -54,7 +59,7 @@ def execute(
 
 
 def settle(book: NotebookNode) -> None:
-    """Remove what differs from run to run."""
+    """Remove everything from a notebook that differs from run to run."""
     book.metadata = nbformat.from_dict({"kernelspec": KERNELSPEC, "language_info": {"name": "python"}})
     numbers = itertools.count(1)
     CoalesceStreamsPreprocessor().preprocess(book, {})  # so that a progress bar is one line
@@ -66,9 +71,12 @@ def settle(book: NotebookNode) -> None:
 
 
 def run(path: Path, anew: bool = False) -> list[str]:
-    """Run one notebook and write it, or leave the file unchanged and return the errors.
+    """Run one notebook and write the file, or return the errors and leave the file unchanged.
 
-    A view whose picture has just been taken shows it in a second run; `anew`: take those of all views.
+    If pictures of its views have just been taken, the notebook is run again to show them.
+
+    Args:
+        anew: whether to take the pictures of all views again.
     """
     from tools import stills  # not at the top: whoever imports this module may have no playwright
 
@@ -90,7 +98,10 @@ def run(path: Path, anew: bool = False) -> list[str]:
 
 
 def pick(names: list[str]) -> list[Path]:
-    """Return the notebooks whose file names begin with one of `names`, or all if it is empty."""
+    """Return the notebooks whose file names begin with one of `names`; all notebooks if `names` is empty.
+
+    If no file name begins with one of them, the command exits.
+    """
     paths = sorted((ROOT / "notebooks").glob("*.ipynb"))
     starts = [Path(name).name for name in names]
     if unknown := [start for start in starts if not any(path.name.startswith(start) for path in paths)]:

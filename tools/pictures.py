@@ -1,4 +1,4 @@
-"""Draw the README's pictures, with a Chromium (see tests/requirements.txt).
+"""Draw the README's pictures with Chromium (see tests/requirements.txt).
 
 python -m tools pictures                    # stepper.png, race.png and race.gif in notebooks/pictures/
 """
@@ -38,7 +38,7 @@ PLAIN = """
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Run a Chromium; exit if there is none."""
+    """Run Chromium inside the `with` block. Exits if there is no Chromium on this machine."""
     if (path := find_chromium()) is None:
         sys.exit("no Chromium here: install chromium, or run `python -m playwright install chromium`")
     with sync_playwright() as playwright:
@@ -48,7 +48,12 @@ def chromium() -> Iterator[Browser]:
 
 
 def opened(browser: Browser, path: Path, width: int, height: int, scale: float) -> Page:
-    """Return a file as a page whose clock is stopped."""
+    """Open a file in a new page with a stopped clock, and return the page.
+
+    Args:
+        width, height: size of the viewport, in CSS px.
+        scale: device pixels per CSS pixel.
+    """
     page = browser.new_page(viewport={"width": width, "height": height}, device_scale_factor=scale)
     page.clock.install(time=0)
     page.goto(path.as_uri())
@@ -58,7 +63,7 @@ def opened(browser: Browser, path: Path, width: int, height: int, scale: float) 
 
 @contextmanager
 def shown(browser: Browser, view: View, width: int) -> Iterator[Locator]:
-    """Open a view on its own page."""
+    """Open a view on a page of its own inside the `with` block."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "page.html"
         view.save_html(path)
@@ -68,7 +73,7 @@ def shown(browser: Browser, view: View, width: int) -> Iterator[Locator]:
 
 
 def draw_live(browser: Browser) -> None:
-    """Draw the live view while it writes and then races: an animation, and one frame of the race."""
+    """Draw the live view while it writes and then races, as an animation, and one frame of the race."""
     frames: list[Image.Image] = []
 
     def draw(pace: int) -> None:
@@ -101,7 +106,7 @@ def draw_live(browser: Browser) -> None:
 
 
 def main() -> None:
-    """Draw the pictures and print their paths."""
+    """Draw the pictures, and print their paths."""
     parser(__doc__).parse_args()
     with chromium() as browser:
         with shown(browser, Stepper(record_toy()), 940) as view:

@@ -1,7 +1,8 @@
-"""Record the published model of the gallery: `python -m tools published`. It needs the model or a network.
+"""Record the published model of the gallery: `python -m tools published`.
 
-Writes tools/data/smollm2.json, from which the gallery is made without the model. It has the attention weights
-of three heads in three layers; with all 9 heads of 30 layers they would be thirty times as many.
+It needs the model or a network. It writes tools/data/smollm2.json, from which the gallery is made without the
+model. The file has the attention weights of three heads in three layers; those of all 9 heads in all 30
+layers would be thirty times as many.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Tag the version of pyproject.toml, which Colab's first cell installs: `python -m tools release`.
+"""Tag the version in pyproject.toml, which Colab's first cell installs: `python -m tools release`.
 
-Conditions: the working tree is clean, the stamps are current, CHANGELOG.md has the version, the tests pass.
-Nothing is pushed; the last line that is printed says how.
+Conditions: the working tree is clean, the stamps are current, CHANGELOG.md has the version, and the tests
+pass. Nothing is pushed; the last line of the output says how to push.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tools.stamp import stale
 
 
 def git(root: Path, *words: str) -> str:
-    """Return the output of a git command in this repository."""
+    """Run a git command in this repository, and return its output."""
     return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True).stdout
 
 
 def obstacles(root: Path = ROOT) -> Iterator[str]:
-    """Yield a sentence for each reason not to tag this version, except failing tests."""
+    """Yield a sentence for each reason not to tag this version. Tests are not run."""
     yield from (f"not committed: {line}" for line in git(root, "status", "--porcelain").splitlines())
     if git(root, "tag", "--list", tag(root)):
         yield f"{tag(root)} exists: raise the version in pyproject.toml, run tools/stamp.py, commit"

@@ -1,7 +1,7 @@
-"""Render a notebook as a page with its stored outputs and interactive views, which needs no network.
+"""Render a notebook as a page with its stored outputs and interactive views. It needs no network.
 
-The stored outputs lack the data of the views, so a copy of the notebook is run and the state of its widgets
-is put into the page. Above each view is its picture, for readers without scripts.
+The stored outputs lack the data of the views. Therefore a copy of the notebook is run, and the state of its
+widgets is written to the page. Above each view is its picture, for readers without scripts.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def render(path: Path) -> str:
     """Return the notebook as a page.
 
     Raises:
-        nbclient.exceptions.CellExecutionError: a cell raised, in a notebook with widgets.
+        nbclient.exceptions.CellExecutionError: a cell raised (only notebooks with widgets are run).
     """
     book = nbformat.read(path, as_version=4)
     views = enliven(book, path.parent)
@@ -74,9 +74,12 @@ def render(path: Path) -> str:
 
 
 def enliven(book: NotebookNode, folder: Path) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Replace each widget's output by an empty element; return the views' data and options by its id.
+    """Replace each widget's output by an empty element.
 
-    Widgets that need a kernel are left out; their picture is above them.
+    Widgets that need a kernel are left out; their pictures, above them, are kept.
+
+    Returns:
+        The data and options of each view, by the id of its element.
     """
     executed = nbformat.from_dict(book)
     if any(map(widgets, book.cells)):
@@ -101,7 +104,7 @@ def widgets(cell: NotebookNode) -> list[NotebookNode]:
 
 
 def formula(found: re.Match[str]) -> str:
-    """Return a formula as MathML, which browsers can show; return code unchanged."""
+    """Return a formula as MathML, which browsers can show. Code is returned unchanged."""
     if not found["tex"]:
         return found[0]
     tex = html.unescape(found["tex"]).replace("{aligned}", "{split}")  # the name that the converter knows
@@ -109,6 +112,6 @@ def formula(found: re.Match[str]) -> str:
 
 
 def linked(body: str) -> str:
-    """Point links between notebooks at their pages, and links to code at the repository."""
+    """Make links between notebooks lead to their pages, and links to code lead to the repository."""
     body = re.sub(r'href="(\w+)\.ipynb', r'href="\1.html', body)
     return body.replace('href="../', f'href="{launch.GITHUB}{launch.repository()}/blob/main/')

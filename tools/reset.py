@@ -1,8 +1,8 @@
-"""Restore a notebook, by the beginning of its name: `python -m tools reset 03`.
+"""Restore a notebook, given the beginning of its name: `python -m tools reset 03`.
 
-Your version stays next to it, with the time in its name. The original notebooks are kept in `fresh/`, which
-can be opened in JupyterLab: those that git has or, without git, those that were there when
-`python -m tools lab` was first run.
+Your version is kept next to it, with the time in its name. The original notebooks are in `fresh/`, which can
+be opened in JupyterLab. They are those that git has or, without git, those that existed when `python -m tools
+lab` was first run.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from tools.launch import GITHUB, ROOT, parser, repository, tag
 
 
 def keep(root: Path = ROOT, as_they_stand: bool = True) -> None:
-    """Copy the original notebooks to `fresh/`, read-only.
+    """Save the original notebooks (those of git's HEAD) to `fresh/` as read-only files, replacing any saved
+    before.
 
-    `as_they_stand`: if git has none and none are kept yet, copy the current ones.
+    Args:
+        as_they_stand: if git has no originals and `fresh/` does not exist, save the current notebooks
+            instead; if False, do nothing in that case.
     """
     fresh, known = root / "fresh", b""
     if (root / ".git").exists() and (git := shutil.which("git")):
@@ -41,10 +44,10 @@ def keep(root: Path = ROOT, as_they_stand: bool = True) -> None:
 
 
 def reset(name: str, root: Path = ROOT) -> list[str]:
-    """Restore the notebooks whose names begin with `name`; return a sentence for each.
+    """Restore the notebooks whose names begin with `name`, and return a sentence for each.
 
     Raises:
-        FileNotFoundError: no notebook has such a name, or no originals are kept.
+        FileNotFoundError: no notebook has such a name, or no originals are saved.
     """
     keep(root, as_they_stand=False)
     kept, done = sorted(root.glob("fresh/*.ipynb")), []

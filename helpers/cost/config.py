@@ -121,9 +121,7 @@ class Sizes:
         self.changes = {int(i): changes for i, changes in per_layer.items()}
 
     def of_layer(self, layer: int | None) -> Sizes:
-        """Return the sizes of a layer that per_layer_config changes, given its index; None means any other
-        layer.
-        """
+        """Return the sizes of a layer that per_layer_config changes; None means all unchanged layers."""
         sizes = copy(self)
         sizes.config = self.config | ({} if layer is None else self.changes[layer])
         return sizes
@@ -204,9 +202,7 @@ class Sizes:
         return [full if known[name] == "window" and not self.has_windows else known[name] for name in types]
 
     def n_own(self) -> int:
-        """Return how many layers, the first ones, cache entries of their own. Later layers read those
-        entries.
-        """
+        """Return how many layers, the first ones, cache entries of their own. Later layers read these."""
         shared, L = self.number("num_kv_shared_layers"), self.number("L")
         if shared >= L:
             raise refusal("size", key="num_kv_shared_layers", got=as_json(shared), least=0, most=L - 1)
@@ -238,8 +234,7 @@ class Sizes:
         return Full(n("full_heads"), n("full_dim"), n("full_v_dim"))
 
     def model_sizes(self, number: Callable[[str], int], sparse: int = 0) -> dict[str, Any]:
-        """Return the sizes that affect the number of parameters but not the KV cache, by field of
-        `PublishedModel`.
+        """Return the sizes that affect the number of parameters but not the KV cache, by field name.
 
         Args:
             number: returns a size, given its name in families.json.
@@ -345,8 +340,7 @@ class Sizes:
 
 
 def text_model(outer: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the config of the text model, and the names of a multimodal model's other parts, which are left
-    out.
+    """Return the config of the text model, and the names of the other parts, which are left out.
 
     If the text model's config is nested in `outer`, unknown keys of `outer` that concern layers or heads are
     ignored.
@@ -364,9 +358,7 @@ def text_model(outer: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 
 def looks_like_size(value: Any) -> bool:
-    """Return whether a value may be a size: true, a whole number above 1, or a list or object that is not
-    empty.
-    """
+    """Return whether a value may be a size: true, a whole number above 1, or a nonempty list or object."""
     if isinstance(value, (list, dict)):
         return len(value) > 0
     return value is True or (is_number(value) and value > 1 and value % 1 == 0)
@@ -404,7 +396,5 @@ def text_of(group: str, name: str, **values: str | int) -> str:
 
 
 def refusal(name: str, **values: str | int) -> ValueError:
-    """Return a ValueError with the text called `name` under "refusals" in families.json, with `values` filled
-    in.
-    """
+    """Return a ValueError with the text `name` of "refusals" in families.json, with `values` filled in."""
     return ValueError(text_of("refusals", name, **values))

@@ -18,8 +18,10 @@ FORMATS = (4, 2, 1, 0.5)  # bytes per number: float32, 16 bits, 8 bits, 4 bits
 
 @dataclass(frozen=True)
 class LayerType:
-    """What a layer caches for one sequence. Raises ValueError unless every size is a whole number of at least
-    1.
+    """What a layer caches for one sequence.
+
+    Raises:
+        ValueError: a size is not a whole number of at least 1.
     """
 
     def __post_init__(self) -> None:
@@ -68,8 +70,7 @@ class Window(Full):
 
 @dataclass(frozen=True)
 class Latent(LayerType):
-    """Stores one vector per token that all heads share for K and V (MLA): `rank` numbers and `rope_dim`
-    rotated ones.
+    """Stores one vector per token for K and V of all heads (MLA): `rank` numbers, plus `rope_dim` rotated.
 
     Source: DeepSeek-AI 2024, arXiv:2405.04434.
     """
@@ -87,9 +88,7 @@ class Latent(LayerType):
 
 @dataclass(frozen=True)
 class State(LayerType):
-    """Stores one state of `numbers` numbers, which every token updates (recurrent and linear-attention
-    layers).
-    """
+    """Stores one state of `numbers` numbers, which each token updates (recurrent and linear attention)."""
 
     numbers: int
 
@@ -119,8 +118,10 @@ def cache_nbytes(
 
 
 def nbytes_of(numbers: float, bytes_per_number: float = 2) -> int:
-    """Return the size of `numbers` numbers in bytes. Raises ValueError unless `bytes_per_number` is in
-    FORMATS.
+    """Return the size of `numbers` numbers in bytes.
+
+    Raises:
+        ValueError: `bytes_per_number` is not in FORMATS.
     """
     if bytes_per_number not in FORMATS:
         expected = ", ".join(map(str, FORMATS))

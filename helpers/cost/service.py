@@ -105,14 +105,14 @@ class Service:
 
     @property
     def idle_chats(self) -> float:
-        """Average number of chats in a pause: pauses that begin per second times the length of a pause
-        (Little's law).
-        """
+        """Average number of chats in a pause: pauses begun per second × length of a pause (Little's law)."""
         return self.requests_per_second * self.pause
 
     def replying(self, step_seconds: float) -> float:
-        """Return the average number of replies being decoded, by Little's law, if a step takes
-        `step_seconds`.
+        """Return the average number of replies being decoded (Little's law).
+
+        Args:
+            step_seconds: duration of a decode step.
         """
         return self.demand_tokens_per_second * step_seconds
 
@@ -123,8 +123,7 @@ class Service:
         return max(0, int(free // self.idle_nbytes))
 
     def step(self, replying: int, **options: Any) -> StepSeconds:
-        """Return the time of a decode step of `replying` replies, each of which also reads the shared KV
-        entries.
+        """Return the time of a decode step of `replying` replies, each of which reads the shared entries.
 
         `options` are those of `step_time`.
         """

@@ -79,9 +79,7 @@ class StepSeconds:
 
     @property
     def bound(self) -> str:
-        """What limits the step: "memory-bound" if memory terms add more to `total`, otherwise
-        "compute-bound".
-        """
+        """Which terms add more to `total`: "memory-bound" or, also if they are equal, "compute-bound"."""
         memory, compute = self.memory_and_compute
         return "memory-bound" if memory > compute else "compute-bound"
 
@@ -190,12 +188,12 @@ def work_of(
 def kv_and_attention(
     model: ModelConfig | PublishedModel, cards: int
 ) -> Callable[[int, int], tuple[float, int]]:
-    """Return a function of one request's numbers of cached and new tokens that returns the work of its
-    attention.
+    """Return a function that computes the work of attention from a request's cached and new tokens.
 
-    The function returns how many numbers of the KV cache are moved, and how many operations attention takes.
-    Its results depend only on the model and the number of cards, and are memoized. It raises ValueError
-    unless both arguments are whole numbers, cached at least 0 and new at least 1.
+    The function takes the numbers of cached and of new tokens. It returns how many numbers of the KV cache
+    are moved, and how many operations attention takes. The results depend only on the model and the number of
+    cards, and are memoized. The function raises ValueError unless both arguments are whole numbers, cached at
+    least 0 and new at least 1.
     """
     layers = Counter(layers_of(model)).items()
 
@@ -217,8 +215,7 @@ def kv_and_attention(
 
 
 def operations_per_pair(layer: LayerType, n_heads: int) -> int:
-    """Return the number of operations of a layer for one query-key pair, in all heads; for a state, for one
-    token.
+    """Return a layer's operations for one query-key pair, in all heads; for a state, those for one token.
 
     The score and the context each take two operations per number. A latent is not expanded into keys and
     values, as in decode. A state is updated and read.
@@ -242,18 +239,19 @@ def pairs_of(layer: LayerType, cached: int, new: int) -> int:
 
 
 def active_parameters(model: ModelConfig | PublishedModel) -> int:
-    """Return the number of weights used for one token. An untied embedding is not counted: it is only looked
-    up.
+    """Return the number of weights used for one token.
+
+    An untied embedding is not counted, because it is only looked up.
     """
     embedding = model.vocab_size * model.hidden_size
     return getattr(model, "n_active", None) or model.n_parameters - (not model.tied) * embedding
 
 
 def other_experts_parameters(model: ModelConfig | PublishedModel, tokens: int) -> float:
-    """Return the expected number of weights in the experts that a pass reads in addition to its first
-    token's.
+    """Return the expected number of weights in the experts that only later tokens of a pass use.
 
-    Each token is assumed to choose its experts at random.
+    The experts that the first token uses are not counted. Each token is assumed to choose its experts at
+    random.
     """
     if not isinstance(model, PublishedModel) or model.experts is None or model.n_active is None:
         return 0

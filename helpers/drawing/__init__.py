@@ -1,1 +1,1 @@
-"""A sheet to draw on, in the palette of all views: what figures and pictures of views are made with."""
+"""Sheets to draw on, in the palette that all views share, for figures and for pictures of views."""

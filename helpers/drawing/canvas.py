@@ -1,4 +1,4 @@
-"""A sheet on which figures are drawn: CSS pixels from the top left, one palette, one font, two layouts."""
+"""A sheet on which figures are drawn, in CSS pixels from the top left. It has one palette and one font."""
 
 from __future__ import annotations
 
@@ -59,7 +59,13 @@ SETTINGS: Any = {k: v for k, v in mpl.rcParamsDefault.items() if k.startswith(_G
 
 
 def drawn(draw: Callable[[Sheet], None], width: int = WIDE, smooth: bool = True) -> Figure:
-    """Return what `draw` draws on a sheet of `width` px; without `smooth` edges its PNG is smaller."""
+    """Return a figure with what `draw` draws on a sheet.
+
+    Args:
+        draw: draws on the sheet that it is given.
+        width: width of the sheet, px.
+        smooth: whether edges are smoothed (antialiased); without smoothing, the PNG is smaller.
+    """
     edges = {f"{name}.antialiased": smooth for name in ("text", "patch", "lines")}
     with mpl.rc_context(SETTINGS | edges):
         sheet = Sheet(width)
@@ -69,9 +75,10 @@ def drawn(draw: Callable[[Sheet], None], width: int = WIDE, smooth: bool = True)
 
 
 def png(figure: Figure) -> bytes:
-    """Return a figure as PNG: a card with round corners, which looks right in a dark page, too.
+    """Return a figure as a PNG: a card with round corners, which looks right on a dark page, too.
 
-    It is `EDGE` px wider at each side. It has a palette, so that the file is small.
+    The card is `EDGE` CSS pixels larger than the figure on each side. It has a palette, to keep the file
+    small.
     """
     dpi, face, packed = figure.dpi, figure.get_facecolor(), io.BytesIO()
     with mpl.rc_context(SETTINGS):
@@ -95,13 +102,13 @@ def png(figure: Figure) -> bytes:
 
 
 class Picture:
-    """A figure in two layouts, and its content in words; a notebook shows one layout, and the words folded.
+    """A figure in two layouts, and its content in words. A notebook shows one layout, and the words folded.
 
-    A cell has two outputs: a PNG for pages that strip SVG and styles (GitHub, a notebook that JupyterLab does
-    not trust yet, other editors), then HTML with both layouts as inline SVG. The SVG is hidden unless its
-    style works; the style shows the layout that fits and hides the PNG. The SVG has its words as text, so
-    nbval compares them and their positions with what the code draws. So a stale figure is found, although
-    PNGs are not compared.
+    A cell has two outputs. The first is a PNG, for pages that strip SVG and styles: GitHub, a notebook that
+    JupyterLab does not trust yet, and other editors. The second is HTML with both layouts as inline SVG. The
+    SVG is hidden unless its style takes effect; the style shows the layout that fits and hides the PNG. Words
+    in the SVG are text, so nbval compares the words and their positions with what the code draws. This
+    reveals an outdated figure, although PNGs are not compared.
 
     Attributes:
         figure, narrow: the `matplotlib.figure.Figure` for a width of 700 px, and the one for 340 px.
@@ -109,16 +116,16 @@ class Picture:
     """
 
     def __init__(self, draw: Callable[[Sheet], None], alt: str) -> None:
-        """Draw both layouts: `draw` is called with a wide sheet and with a narrow one."""
+        """Draw both layouts by calling `draw` twice, with a wide sheet and with a narrow one."""
         self.alt = alt
         self.figure, self.narrow = (drawn(draw, width) for width in (WIDE, NARROW))
 
     def png(self) -> bytes:
-        """Return the narrow layout as PNG: if there is only one, it must be legible on a phone."""
+        """Return the narrow layout as a PNG. It is legible on a phone, too, where only the PNG is shown."""
         return png(self.narrow)
 
     def html(self) -> str:
-        """Return both layouts as inline SVG, with the style that shows one of them, and the words folded."""
+        """Return both layouts as inline SVG, with the style that shows one of them, and the folded words."""
         with mpl.rc_context(SETTINGS):
             svgs = "".join(map(figure_svg, (self.figure, self.narrow)))
         fold = f"<summary>The picture in words</summary>{html.escape(self.alt)}"
@@ -136,7 +143,7 @@ class Picture:
 
 
 class Sheet:
-    """A sheet of `width` CSS pixels, as high as its content; x goes right, y goes down.
+    """A sheet `width` CSS pixels wide and as high as its content. x increases to the right, y downwards.
 
     Later marks cover earlier ones.
     """
@@ -153,7 +160,7 @@ class Sheet:
         return self.width == NARROW
 
     def cut(self) -> None:
-        """End the sheet below the lowest mark."""
+        """Set the height of the sheet, so that it ends below its lowest mark."""
         self.height = round(self.bottom) + 8
         self.figure.set_size_inches(self.width / 72, self.height / 72)
         self.axes.set_ylim(self.height, 0)
@@ -168,25 +175,28 @@ class Sheet:
         self, x: float, y: float, text: str, *, at: str = "left", size: float = TEXT, colour: str = "ink",
         bold: bool = False,
     ) -> None:  # fmt: skip
-        """Write one line of text, centred at height y; `at` is the part of it at x: left, center or right."""
+        """Write one line of text, centred vertically at y.
+
+        `at` says which part of the text is at x: left, center or right.
+        """
         style: dict[str, Any] = {"ha": at, "va": "center_baseline", "weight": "bold" if bold else "normal"}
         self._add(Text(x, y, text, fontsize=size, color=colour, **style), y + size * 0.6)
 
     def note(
         self, x: float, y: float, text: str, *, at: str = "left", colour: str = "soft", bold: bool = False
     ) -> None:
-        """Write one line of small, soft text."""
+        """Write one line of small text, by default in a soft colour. Arguments are as in `text`."""
         self.text(x, y, text, at=at, size=SMALL, colour=colour, bold=bold)
 
     def heading(self, text: str) -> None:
-        """Write the title at the top of the figure."""
+        """Write the title at the top of the figure, shortened to fit."""
         self.text(18, 20, shorten(text, self.width - 36, bold=True), bold=True)
 
     def box(
         self, x: float, y: float, width: float, height: float, *, fill: str = "none", edge: str = "none",
         line: float = 1.0, radius: float = 4.0, dashed: bool = False, share: float = 1.0,
     ) -> None:  # fmt: skip
-        """Draw a rectangle with its top left corner at (x, y); `share` is the opacity of its fill."""
+        """Draw a rectangle with its top left corner at (x, y). `share` is the opacity of its fill, 0 to 1."""
         radius = min(radius, width / 2, height / 2)
         style: dict[str, Any] = {"lw": line if edge != "none" else 0, "ls": (0, (3, 2.5)) if dashed else "-"}
         shape = f"round,pad=0,rounding_size={radius}" if radius else "square,pad=0"
@@ -195,25 +205,25 @@ class Sheet:
         self._add(patch, y + height)
 
     def square(self, x: float, y: float, side: float, fill: str) -> None:
-        """Draw a filled square around (x, y)."""
+        """Draw a filled square with its centre at (x, y)."""
         self.box(x - side / 2, y - side / 2, side, side, fill=fill, radius=0)
 
     def disc(
         self, x: float, y: float, radius: float, fill: str, edge: str = "none", line: float = 1.6
     ) -> None:
-        """Draw a disc around (x, y)."""
+        """Draw a disc with its centre at (x, y)."""
         lw = line if edge != "none" else 0
         self._add(Circle((x, y), radius, fc=fill, ec=edge, lw=lw), y + radius)
 
     def line(
         self, *points: tuple[float, float], colour: str = "ink", width: float = 1.2, dashes: Any = "-"
     ) -> None:
-        """Draw a line through the points; `dashes` is a line style of matplotlib."""
+        """Draw a line through the points (x, y). `dashes` is a line style of matplotlib."""
         xs, ys = zip(*points, strict=True)
         self._add(Line2D(xs, ys, color=colour, lw=width, ls=dashes), max(ys))
 
     def arrow(self, x: float, y: float, to_x: float, to_y: float, colour: str, width: float = 1.6) -> None:
-        """Draw a horizontal or vertical arrow; its head is 8 px long."""
+        """Draw a horizontal or vertical arrow from (x, y) to (to_x, to_y). Its head is 8 px long."""
         dx, dy = (to_x > x) - (to_x < x), (to_y > y) - (to_y < y)
         neck = (to_x - 8 * dx, to_y - 8 * dy)
         self.line((x, y), neck, colour=colour, width=width)
@@ -221,15 +231,17 @@ class Sheet:
         self._add(Polygon([(to_x, to_y), *sides], closed=True, fc=colour, ec="none", lw=0), to_y)
 
     def chip(self, x: float, y: float, text: str, *, width: float, fill: str, edge: str) -> None:
-        """Write a word in a rounded box, 26 px high, around (x, y)."""
+        """Write a word, shortened to fit, in a rounded box 26 px high with its centre at (x, y)."""
         self.box(x - width / 2, y - 13, width, 26, fill=fill, edge=edge, radius=6)
         size = TEXT if text_width(drawable(text[:100]), TEXT) <= width - 8 else SMALL
         self.text(x, y, shorten(text, width - 8, size), at="center", size=size)
 
     def plot(self, left: float, top: float, right: float, base: float, across: str) -> Axes:
-        """Return linear axes between these edges, with a few round numbers on the left and below.
+        """Return linear axes with a few round numbers to the left and below.
 
-        `across` is the label of the x axis.
+        Args:
+            left, top, right, base: the edges of the plot, px.
+            across: label of the x axis.
         """
         place, up = (left, -base, right - left, base - top), Affine2D().scale(1, -1)
         axes = self.axes.inset_axes(place, transform=up + self.axes.transData, zorder=0.5)
@@ -241,13 +253,22 @@ class Sheet:
         return axes
 
     def at(self, axes: Axes, x: float, y: float) -> tuple[float, float]:
-        """Return where a plot's point is on the sheet; the plot's limits must not change afterwards."""
+        """Return the position on the sheet of the point (x, y) of a plot.
+
+        The limits of the plot must not change afterwards.
+        """
         px, py = self.axes.transData.inverted().transform(axes.transData.transform((x, y)))
         return float(px), float(py)
 
 
 def apart(places: Sequence[float], distance: float, low: float, high: float) -> list[float]:
-    """Return heights moved apart to at least `distance` px, all from `low` to `high`, in the same order."""
+    """Move heights apart, so that they are at least `distance` px from each other, and return them.
+
+    They stay in the same order and between `low` and `high`, if there is enough room.
+
+    Args:
+        places: the heights, px, in any order; the result has the same order.
+    """
     order = sorted(range(len(places)), key=lambda i: (places[i], i))
     moved = list(places)
     free = low

@@ -1,4 +1,4 @@
-"""The base class of explorers: controls over a picture, a still picture, a reset button, accessibility."""
+"""The base class of explorers: controls and a picture, a reset button, a still picture, and accessibility."""
 
 from __future__ import annotations
 
@@ -75,16 +75,16 @@ export default { render };
 
 
 class Accessibility(anywidget.AnyWidget):
-    """An invisible widget that makes the widgets next to it accessible; see ACCESSIBILITY."""
+    """An invisible widget that makes the widgets next to it accessible. See ACCESSIBILITY."""
 
     _esm = ACCESSIBILITY
 
 
 class Explorer:
-    """Controls over a picture in HTML; a subclass defines the controls and draws the picture.
+    """Controls with a picture in HTML below them. A subclass defines the controls and draws the picture.
 
-    As the last expression of a cell it shows a picture at the initial settings with its numbers, or instead,
-    while a kernel runs, the live form.
+    As the last expression of a cell, it shows a picture of the initial settings and its numbers. While a
+    kernel runs, it shows the live widget instead.
     """
 
     title: str
@@ -93,11 +93,11 @@ class Explorer:
     grid: Callable[..., Any]  # returns the picture for these settings: html, draw, in_words and a note
 
     def draw(self, **settings: Any) -> str:
-        """Return the picture for these settings, as HTML."""
+        """Return the picture for these settings as HTML."""
         return self.grid(**settings).html()
 
     def still(self) -> Still:
-        """Return the picture at the initial settings, for readers without a kernel."""
+        """Return the picture of the initial settings, for readers without a kernel."""
         knobs = self.knobs()
         settings = {name: knob.value for name, knob in knobs.items()}
         chosen = "; ".join(f"{knob.description}: {_shown(knob)}" for knob in knobs.values())
@@ -107,7 +107,7 @@ class Explorer:
 
     @cached_property
     def widget(self) -> Any:
-        """The live form, made on first use: controls, a reset button, the sentence and the picture."""
+        """The live widget, created on first use: controls, a reset button, the sentence and the picture."""
         knobs = self.knobs()
         start = {name: knob.value for name, knob in knobs.items()}
         whole = widgets.Layout(width="100%", margin="0")
@@ -142,7 +142,11 @@ class Explorer:
 
 
 def knob(kind: str, label: str, **settings: Any) -> Any:
-    """Return an ipywidgets control of this type, with its label in words."""
+    """Return a control of ipywidgets with a label, which is also its tooltip.
+
+    `kind` is the name of the control's class, such as "IntSlider"; `settings` are more arguments of the
+    class.
+    """
     slider = getattr(widgets, kind)
     tooltip = "tooltip" if "tooltip" in slider.class_trait_names() else "description_tooltip"  # ipywidgets 7
     return slider(
@@ -155,12 +159,12 @@ def knob(kind: str, label: str, **settings: Any) -> Any:
 
 
 def pick(label: str, options: Iterable[int], value: int) -> Any:
-    """Return a slider over a few numbers, shown with commas."""
+    """Return a slider over a few whole numbers, shown with thousands separators."""
     return knob("SelectionSlider", label, options=[(f"{x:,}", x) for x in options], value=value)
 
 
 def _shown(knob: Any) -> str:
-    """Return a control's value as it is shown next to it."""
+    """Return a control's value as text, as the control shows it."""
     if isinstance(knob.value, list | str):  # tags, or what was typed
         return knob.value if isinstance(knob.value, str) else " ".join(knob.value)
     written = {value: text for text, value in getattr(knob, "options", ())}
@@ -168,5 +172,5 @@ def _shown(knob: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return HTML as plain text."""
+    """Return the text of HTML, without its tags."""
     return html.unescape(re.sub(r"<[^>]*>", "", text)).strip()

@@ -1,4 +1,4 @@
-"""Numbers as figures, tables and checks write them; the views have those of `stepper.format`."""
+"""How figures, tables and checks write numbers. The views have functions of their own in `stepper.format`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ def number(x: Any, digits: int = 2) -> str:
 
 
 def digits(x: float, n: int = 3) -> str:
-    """Write a number with n digits, with commas, without an exponent: 0.0123, 39.1, 2,070; a count whole."""
+    """Write a number with n significant digits, with commas and without an exponent: 0.0123, 39.1, 2,070.
+
+    An int is written with all of its digits.
+    """
     if isinstance(x, int):
         return f"{x:,}"
     if x == 0 or not math.isfinite(x):

@@ -1,10 +1,10 @@
-"""Show a live widget with a picture as a fallback: a cell has three outputs, of which only some are visible.
+"""Show a live widget, with a picture for when it cannot be shown.
 
-A reader may open a notebook in four states: a fresh clone that was never run (JupyterLab does not trust it
-and shows no widget), after a run, saved and opened again with its kernel running, or after a restart (the
-widget's model is gone). The first output is a picture, the second its content in plain HTML, the third the
-widget. A style in the second hides the first two while the widget is live, and hides the widget's empty box
-otherwise.
+A cell has three outputs, only some of which are visible. A reader may open a notebook in four states: a fresh
+clone that was never run (JupyterLab does not trust it and shows no widget); after a run; saved and opened
+again while its kernel is running; or after a restart (the widget's model is gone). The first output is a
+picture, the second is its content in plain HTML, and the third is the widget. A style in the second output
+hides the first two while the widget is live, and otherwise hides the widget's empty box.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _STYLE = f"""<style>
 
 
 def static_output(static_html: str) -> str:
-    """Return the second output of a cell: the HTML under the picture, and the style."""
+    """Return the second output of a cell: the HTML below the picture, and the style."""
     return f'{_STYLE}<div class="{STATIC}">{static_html}</div>'
 
 
 def show(png: bytes | None, about: dict[str, Any], static_html: str, widget: Any, text: str) -> None:
-    """Emit the three outputs of a cell.
+    """Show the three outputs of a cell.
 
     Args:
-        png: the picture, if there is one.
+        png: the picture, or None.
         about: the picture's metadata, by MIME type: its width and its text alternative.
-        static_html: what readers without a kernel see under it; plain HTML, already escaped.
-        widget: the live form, of ipywidgets or anywidget.
-        text: the plain-text form, the same in every run.
+        static_html: what readers without a kernel see below the picture; HTML, already escaped.
+        widget: the live widget, of ipywidgets or anywidget.
+        text: the plain-text form, which must be the same in every run.
     """
     from IPython.display import display
 

@@ -1,6 +1,6 @@
-"""All colours of pictures and views: each has one meaning in the whole series, and a light and a dark form.
+"""All colours of pictures and views. Each has one meaning in the whole series, and a light and a dark form.
 
-Python and the views' JavaScript read them from `palette.json`.
+Python and the views' JavaScript read the colours from `palette.json`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What stands for an explorer where nothing runs: a picture and, in text beneath it, its numbers."""
+"""What readers without a kernel see instead of an explorer: a picture and, below it, its numbers as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDTH = 424  # CSS px: in the 360 that a phone leaves for a picture, the smalles
 
 @dataclass(frozen=True)
 class Still:
-    """A picture of an explorer's first settings, for a notebook that is not run."""
+    """A picture of an explorer's initial settings, for a notebook that is not running."""
 
     draw: Callable[[Sheet], None]
     alt: str  # what it says, for readers who do not see it; plain text
@@ -25,23 +25,25 @@ class Still:
     width: int = WIDTH  # of the sheet, CSS px
 
     def figure(self) -> Figure:
-        """Return the picture as a figure of matplotlib's."""
+        """Return the picture as a matplotlib figure."""
         return drawn(self.draw, self.width, smooth=False)
 
     @property
     def numbers(self) -> str:
-        """The sentences, as HTML."""
+        """The sentences, as HTML paragraphs."""
         return "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.sentences)
 
     def beneath(self) -> str:
-        """Return what stands under the picture, as HTML."""
+        """Return the content below the picture as HTML: the sentences, and the folded text alternative."""
         fold = f"<summary>The picture in words</summary>{html.escape(self.alt)}"
         return f'{self.numbers}<details style="font-size:90%">{fold}</details>'
 
     def show(self, widget: Any, text: str) -> None:
-        """Emit the outputs of a cell: the picture, what stands under it, and the widget in their place.
+        """Show the outputs of a cell: the picture, the text below it, and the widget that replaces them.
 
-        The plain `text` is the same in every run.
+        Args:
+            widget: the live widget.
+            text: the plain-text form, which must be the same in every run.
         """
         picture = {"image/png": {"width": self.width + 2 * EDGE, "alt": self.alt}}
         outputs.show(png(self.figure()), picture, self.beneath(), widget, text)

@@ -1,4 +1,4 @@
-"""A figure as inline SVG that follows the page's theme."""
+"""Figures as inline SVG that follows the page's light or dark theme."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _ANCHORS = {"center": ' text-anchor="middle"', "right": ' text-anchor="end"'}
 
 
 def figure_svg(figure: Figure) -> str:
-    """Return a figure as one `<svg>`, without ids, so that a page may have several.
+    """Return a figure as one `<svg>` element. It has no ids, so a page may contain several.
 
     Args:
-        figure: at 72 dots per inch, so that a point is a CSS pixel.
+        figure: a figure with 72 dots per inch, so that a point is a CSS pixel.
 
     Raises:
-        KeyError: a colour is not in PALETTE.
+        KeyError: a colour of the figure is not in PALETTE.
     """
     width, height = figure.get_size_inches() * 72
     renderer = Renderer(width, height)
@@ -44,10 +44,10 @@ def figure_svg(figure: Figure) -> str:
 
 
 def theme_style(narrow_below: int) -> str:
-    """Return the style of the figures in a page: it sets the theme, shows one layout, and hides the PNG.
+    """Return the style of the figures on a page. It sets the theme, shows one layout, and hides the PNG.
 
     Args:
-        narrow_below: width of the output, px, below which the second SVG replaces the first.
+        narrow_below: width of the output, in px, below which the second SVG is shown instead of the first.
     """
     light, dark = (
         "".join(f"{_VARIABLES[both[0]][4:-1]}:{both[n]};" for both in PALETTE.values()) for n in (0, 1)
@@ -69,7 +69,7 @@ font-family:system-ui,"Segoe UI",Helvetica,Arial,sans-serif}}
 
 
 def _short(x: float) -> str:
-    """Format a number with one decimal: a tenth of a pixel."""
+    """Format a number, in pixels, with at most one decimal."""
     return f"{round(x, 1) + 0.0:g}"
 
 
@@ -79,7 +79,7 @@ def _colour(kind: str, rgba: Any, opacity: float) -> str:
 
 
 class Renderer(RendererBase):
-    """A renderer of matplotlib that turns each mark into one SVG element, in drawing order."""
+    """A matplotlib renderer that turns each mark into one SVG element, in drawing order."""
 
     def __init__(self, width: float, height: float) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Small tables of numbers, the same in a notebook, on a terminal and in a test."""
+"""Small tables of numbers that look the same in a notebook, on a terminal and in a test."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Table:
     """A table with a name for each row and column.
 
     Args:
-        rows: one list of cells for each row; numbers are shown with few digits, True as "yes".
-        index: the rows' names.
-        columns: the columns' names.
-        digits: decimals at most.
-        corner: what the rows are: the heading of their names.
+        rows: one list of cells for each row. Numbers are shown with few digits, True as "yes".
+        index: the names of the rows.
+        columns: the names of the columns.
+        digits: maximum number of decimals.
+        corner: the heading of the column of row names, which says what the rows are.
 
     Raises:
-        ValueError: the names do not fit the rows.
+        ValueError: the numbers of names do not match the rows and cells.
     """
 
     def __init__(

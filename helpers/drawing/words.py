@@ -1,4 +1,4 @@
-"""Tokens and sentences as a figure writes them, and as its text alternative says them."""
+"""How tokens and sentences are written in a figure and in its text alternative."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ TEXT, SMALL, LARGE = 15.0, 13.5, 22.0  # heights of letters, px
 
 
 def need(right: bool, message: str) -> None:
-    """Raise ValueError with this message unless what a figure was given is right."""
+    """Raise ValueError with this message if `right` is false; used to check the arguments of figures."""
     if not right:
         raise ValueError(message)
 
 
 def plain(text: str) -> str:
-    """Return a token's text for a sentence: escapes for what cannot be printed, at most 40 characters."""
+    """Return a token's text for use in a sentence: at most 40 characters, with unprintable ones escaped."""
     shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:41])
     return shown if len(shown) <= 40 else shown[:39] + "…"
 
@@ -30,20 +30,24 @@ def _glyphs() -> set[int]:
 
 
 def drawable(text: str) -> str:
-    """Return text with what cannot be drawn as one line of glyphs as escapes or boxes."""
+    """Return a text that can be drawn on one line: with escapes, and boxes for missing glyphs."""
     shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
     return "".join(c if ord(c) in _glyphs() else "□" for c in shown)
 
 
 @lru_cache(10_000)
 def text_width(text: str, size: float = TEXT, *, bold: bool = False) -> float:
-    """Return how wide a text comes out, px."""
+    """Return the width of a text, in px."""
     font = FontProperties(family=FONT, size=size, weight="bold" if bold else "normal")
     return TextToPath().get_text_width_height_descent(text, font, ismath=False)[0]
 
 
 def shorten(text: str, width: float, size: float = TEXT, *, bold: bool = False) -> str:
-    """Cut a token's text to fit `width` px, with an ellipsis where something was cut."""
+    """Shorten a text to at most 100 characters and `width` px, ending it with "…" if anything is cut.
+
+    Characters that cannot be drawn become escapes or boxes. At least one character is kept, even if it does
+    not fit.
+    """
     shown = drawable(text[:100])
     if len(text) <= 100 and text_width(shown, size, bold=bold) <= width:
         return shown
@@ -54,15 +58,15 @@ def shorten(text: str, width: float, size: float = TEXT, *, bold: bool = False) 
 
 
 def numbered(words: Sequence[str]) -> list[str]:
-    """Number the words that come more than once: Today, nice 1, nice 2."""
+    """Number the words that occur more than once: Today, nice 1, nice 2."""
     return [f"{w} {words[: n + 1].count(w)}" if words.count(w) > 1 else w for n, w in enumerate(words)]
 
 
 def listed(items: Sequence[str]) -> str:
-    """Join items as a sentence does: a, b and c."""
+    """Join items as in a sentence: "a, b and c"."""
     return items[0] if len(items) == 1 else ", ".join(items[:-1]) + " and " + items[-1]
 
 
 def counted(n: int, noun: str) -> str:
-    """Write a count with its noun: 1 pass, 2 passes."""
+    """Return a count with its noun: "1 pass", "2 passes"."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}{'es' if noun.endswith('s') else 's'}"

@@ -1,1 +1,1 @@
-"""Run a decoder and write down what it does: `toy.record_toy`, `model.record_model`."""
+"""Run a decoder and record what it does: `toy.record_toy`, `model.record_model`, `hf.watch`."""

@@ -1,4 +1,4 @@
-"""Record an engine's steps: which requests run, and which pages they own."""
+"""Record the steps of an engine: which requests run, and which pages they own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class StepRecorder:
     Args:
         scheduler: the scheduler of an engine or of a simulation.
         text_of: returns the text of a token, given its id.
-        name: the model's name in the trace.
+        name: the name that the trace has for the model.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class StepRecorder:
 
     @property
     def trace(self) -> EngineTrace:
-        """The trace of the steps so far."""
+        """The trace of the steps recorded so far."""
         return EngineTrace(self.name, *self.sizes, self.texts, self.steps)
 
     def __enter__(self) -> StepRecorder:
@@ -55,11 +55,15 @@ class StepRecorder:
         ]
 
     def index(self, sequence: Sequence) -> int:
-        """Return the index of a request in the trace, in the order in which they were seen."""
+        """Return a request's index in the trace, from 0. A request that is new gets the next index."""
         return self.requests.setdefault(sequence, len(self.requests))
 
     def scheduled(self, plan: Plan) -> None:
-        """Note which requests run and in which pages, which wait, and which were preempted."""
+        """Record which requests run and with which pages, which requests wait, and which were preempted.
+
+        Args:
+            plan: the step's requests, each with the number of its tokens that run.
+        """
         self.preempted = [self.index(sequence) for sequence in self.scheduler.preempted]
         n, waiting = dict(plan), [*self.scheduler.waiting]
         stayed = [sequence for sequence in self.in_slots if self.index(sequence) not in self.preempted]
@@ -78,7 +82,12 @@ class StepRecorder:
         self.waiting = [self.index(sequence) for sequence in waiting]
 
     def step_ended(self, next_tokens: Mapping[Sequence, int]) -> None:
-        """Add the step to the trace."""
+        """Add the step to the trace.
+
+        Args:
+            next_tokens: the token that each request produced in this step; requests that produced no token
+                are absent.
+        """
         shares = [replace(share, emitted=sequence in next_tokens) for sequence, share in self.running.items()]
         unfinished = [*self.scheduler.running, *self.scheduler.waiting]
         ran_so_far = dict.fromkeys([*self.in_slots, *self.running])
@@ -89,5 +98,5 @@ class StepRecorder:
         self.in_slots, self.in_use = [*self.scheduler.running], self.pages_in_use()
 
     def pages_in_use(self) -> set[int]:
-        """Return the pages that are in some request's page table."""
+        """Return the pages that are in the page table of at least one request."""
         return {page for page, n in enumerate(self.pages.ref_counts) if n}

@@ -1,14 +1,15 @@
-"""Watch any model of `transformers` decode, through the interface by which its layers call attention.
+"""Watch any decoder of `transformers` run, through the interface by which its layers call attention.
 
     model = AutoModelForCausalLM.from_pretrained(folder)  # or a name, if the Hub can be reached
     trace = watch(model, AutoTokenizer.from_pretrained(folder), "Today weather is so")
 
 A layer calls the attention function that is registered under the name in its config. While a model is
-watched, that function is replaced by one that calls the original and passes inputs and outputs to the
-recorder. It has to be registered under the same name: under a new name DeepSeek-V3.2 does not choose its
-keys, and without a mask function of that name every token sees the future. Neither raises an error.
+watched, that function is replaced by one that calls the original and passes its inputs and outputs to the
+recorder. The replacement must have the same name. Under a new name, DeepSeek-V3.2 does not select keys, and
+unless a mask function is registered under that name, too, every token attends to later tokens; neither raises
+an error.
 
-Source: https://github.com/huggingface/transformers/blob/main/docs/source/en/attention_interface.md; tried
+Source: https://github.com/huggingface/transformers/blob/main/docs/source/en/attention_interface.md; tested
 with transformers 5.23.
 """
 
@@ -40,7 +41,11 @@ STATE_NAMES = {"recurrent_states": "state", "conv_states": "convolution"}  # wha
 
 
 def load_hf_model(path: Path) -> Any:
-    """Return the model of a folder or a GGUF file as `transformers` loads it, in float32."""
+    """Load a model with `transformers`, in float32.
+
+    Args:
+        path: the model's folder, or a GGUF file.
+    """
     folder, gguf = (path.parent, {"gguf_file": path.name}) if path.suffix == ".gguf" else (path, {})
     with capture_output():  # hides progress bars
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **gguf)
@@ -59,25 +64,27 @@ def watch(
     reply: Sequence[int] = (),
     uncached: bool = False,
 ) -> Trace:
-    """Run a prompt through a decoder of `transformers`, token by token; return the trace.
+    """Run a prompt through a decoder of `transformers`, token by token, and return the trace.
 
-    The model runs with "eager" attention, its logits do not change, and it is restored, even after an error.
+    The model runs with "eager" attention, and its logits do not change. It is restored at the end, even after
+    an error.
 
     Args:
         model: a causal language model in evaluation mode, on any device, in any dtype.
-        tokenizer: the model's tokenizer; None shows ids.
-        prompt: text, or ids of one text: a list, a tensor of shape (T,) or (1, T), or a tokenizer's
+        tokenizer: the model's tokenizer; None shows ids instead of texts.
+        prompt: text, or the ids of one text as a list, a tensor of shape (T,) or (1, T), or a tokenizer's
             BatchEncoding.
         max_new_tokens: maximum number of new tokens; the run stops earlier at an end token.
-        layers, heads: indices, from 0, of those whose attention weights are kept; None keeps all.
-        reply: ids to run instead of those that the model would choose, such as another run's.
-        uncached: also run without a cache, all tokens again for each new one.
+        layers, heads: indices, from 0, of the layers and heads whose attention weights are kept; None keeps
+            all.
+        reply: ids to run instead of those that the model would choose, such as those of another run.
+        uncached: whether to also run without a cache, which processes all tokens again for each new one.
 
     Raises:
-        ValueError: an invalid prompt or setting; more than 16 million attention weights; more tokens than the
-            model was made for, or than fit into a window that the cache of transformers has and the model
-            does not; a model that cannot be watched, with the reason, such as a layer that attends twice in
-            a pass.
+        ValueError: the prompt or a setting is invalid; the trace would have more than 16 million attention
+            weights; the run has more tokens than the model was made for, or than fit into a window that the
+            cache of transformers has and the model does not; or the model cannot be watched (the message says
+            why), for example because a layer attends twice in a pass.
     """
     vocab_size = model.config.get_text_config().vocab_size
     tokens = tokens_of(vocab_size, prompt, tokenizer)
@@ -109,7 +116,13 @@ def run_recorded(
     tokens: Sequence[Token],
     cache: HFCache | None,
 ) -> np.ndarray:
-    """Run tokens through all layers and record what each layer does; return the last logits, (V,)."""
+    """Run tokens through all layers, record what each layer does, and return the last token's logits, (V,).
+
+    Args:
+        states: shapes, by name, of the states that each layer caches besides KV entries.
+        tokens: the tokens to run.
+        cache: the cache with the tokens before them; None runs without a cache.
+    """
     keys: dict[int, Tensor] = {}  # the keys of this pass, by their address in memory
 
     def record(layer: int, scale: float, *tensors: Tensor) -> None:
@@ -128,7 +141,7 @@ def run_recorded(
 
 @contextmanager
 def explained_errors(model: Any) -> Iterator[None]:
-    """Replace any error in the block by a ValueError: models of this class cannot be watched, and why."""
+    """Turn any error in the `with` block into a ValueError that says why the model cannot be watched."""
     try:
         yield
     except Exception as error:
@@ -136,7 +149,7 @@ def explained_errors(model: Any) -> Iterator[None]:
 
 
 class HFCache:
-    """A cache of `transformers` with the interface that the loop and the recorder need."""
+    """A cache of `transformers`, with the interface that the recording loop and the recorder need."""
 
     max_len = math.inf
 
@@ -145,16 +158,16 @@ class HFCache:
 
     @property
     def length(self) -> int:
-        """Tokens seen; a layer with a sliding window has fewer KV entries."""
+        """Number of tokens processed. A layer with a sliding window may have fewer KV entries."""
         return int(self.cache.get_seq_length())
 
     def n_entries(self, layer: int) -> int:
-        """Number of KV entries of one layer."""
+        """Return the number of KV entries of one layer."""
         keys = getattr(self.cache.layers[layer], "keys", None)
         return 0 if keys is None else int(keys.shape[-2])
 
     def states(self, layer: int) -> dict[str, list[int]]:
-        """Shapes, by name, of the states that one layer caches besides KV entries."""
+        """Return the shapes, by name, of the states that one layer caches besides KV entries."""
         cached = {name: getattr(self.cache.layers[layer], key, {}) for key, name in STATE_NAMES.items()}
         states = {name: [x for x in by_index.values() if x is not None] for name, by_index in cached.items()}
         return {
@@ -166,7 +179,14 @@ class HFCache:
 
 @contextmanager
 def attention_hook(model: Any, hook: Callable[..., object]) -> Iterator[None]:
-    """In the block, call a hook after each attention: layer, scale, q, k, v, mask, weights, output."""
+    """Call `hook` after each call of attention inside the `with` block.
+
+    Args:
+        hook: called with the layer, the scale, q, k, v, the mask, the attention weights and the contexts.
+
+    Raises:
+        ValueError: the model is in training mode.
+    """
     if model.training:
         raise ValueError(
             "the model is in training mode, which drops numbers at random: call model.eval() first"
@@ -195,17 +215,21 @@ def attention_hook(model: Any, hook: Callable[..., object]) -> Iterator[None]:
 
 
 def eager_attention(module: Any, *args: Any, **kwargs: Any) -> Any:
-    """Attend as the file that defines the model does, with its sinks and soft caps."""
+    """Call the attention function of the model's own source file, which has its sinks and soft caps."""
     return sys.modules[type(module).__module__].eager_attention_forward(module, *args, **kwargs)
 
 
 def inspect_model(
     model: Any, token: Sequence[int]
 ) -> tuple[Model, list[int], dict[int, dict[str, list[int]]]]:
-    """Run one token; return the model's sizes, the layers with attention, and each layer's states.
+    """Run `token`, a list of one token id, to find out what the model's layers do.
+
+    Returns:
+        The model's sizes; the layers with attention, from 0; and for each layer the shapes, by name, of the
+        states that it caches.
 
     Raises:
-        ValueError: no layer calls attention through the interface.
+        ValueError: no layer calls attention through the interface, or a layer's number is out of range.
     """
     calls: dict[int, tuple[Any, ...]] = {}
     cache = HFCache(model)
@@ -239,7 +263,11 @@ def inspect_model(
 
 
 def forward(model: Any, ids: Sequence[int], cache: HFCache | None) -> Tensor:
-    """Run token ids; return the logits of the last token, (V,)."""
+    """Run token ids, and return the logits of the last token, (V,).
+
+    Raises:
+        ValueError: the model does not return logits.
+    """
     cache_args = {"past_key_values": cache.cache, "use_cache": True} if cache else {"use_cache": False}
     with torch.no_grad():
         output = model(input_ids=torch.tensor([ids], device=model.device), **cache_args)
@@ -253,11 +281,11 @@ def forward(model: Any, ids: Sequence[int], cache: HFCache | None) -> Tensor:
 def check_length(model: Any, n_tokens: int) -> None:
     """Check that a run fits into the model's positions, and into any window that only the cache has.
 
-    The cache of `transformers` drops entries if the config has `sliding_window`, even if the model attends
-    to all tokens. Then replies with the cache and without it would differ.
+    The cache of `transformers` drops entries if the config has `sliding_window`, even if the model attends to
+    all tokens. Replies with the cache and without it would then differ.
 
     Raises:
-        ValueError: it does not fit.
+        ValueError: the run does not fit.
     """
     limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if limit and n_tokens > limit:
@@ -284,7 +312,12 @@ def check_length(model: Any, n_tokens: int) -> None:
 
 
 def check_size(n_pairs: int, n_tokens: int) -> None:
-    """ValueError if a trace would have so many attention weights that no browser could open its page."""
+    """Raise ValueError if the trace would have too many attention weights for a browser to open its page.
+
+    Args:
+        n_pairs: number of (layer, head) pairs that are recorded.
+        n_tokens: number of tokens, including the reply.
+    """
     weights = n_pairs * n_tokens * (n_tokens + 1) // 2
     if weights > MAX_WEIGHTS:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The loop that records a run, of the toy as of a model: a training pass for reference, prefill, decode."""
+"""The loop that records a run of the toy or of a model: an optional training pass, prefill and decode."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from helpers.trace import Token
 
 @dataclass(frozen=True)
 class TokenSelection:
-    """How a token is chosen from logits, and how a trace describes that.
+    """How tokens are chosen from logits, and how a trace describes the choice.
 
     Args:
         text_of: returns the text of a token, given its id.
         choose: returns the id of the next token, given logits.
-        method: how it is chosen, in words, such as "greedy".
+        method: how tokens are chosen, such as "greedy".
         eos_ids: ids of tokens that end a reply.
-        n_top: number of candidates that are recorded, most likely first; None records the whole vocabulary
-            in its order, and no ids.
+        n_top: how many candidates are recorded, most probable first. None records the whole vocabulary in its
+            own order, and does not record the tokens' ids.
     """
 
     text_of: Callable[[int], str]
@@ -33,11 +33,11 @@ class TokenSelection:
     n_top: int | None
 
     def token(self, chosen: int, position: int) -> Token:
-        """Return a generated token in the form that a trace stores."""
+        """Return a generated token in the form that a trace stores, given its id and position."""
         return Token(self.text_of(chosen), None if self.n_top is None else chosen, position, "generated")
 
     def top(self, logits: np.ndarray, chosen: int | None) -> list[tuple[str, float, float]]:
-        """Return the candidates (text, logit, probability), the chosen one among them."""
+        """Return the candidates as (text, logit, probability). The chosen token is always one of them."""
         best = list(range(len(logits)))
         if self.n_top is not None and chosen is not None:
             best = np.argsort(-logits, kind="stable")[: self.n_top].tolist()
@@ -55,14 +55,18 @@ def record_run(
     max_new_tokens: int,
     training: bool,
 ) -> None:
-    """Record one run; a second run replays the tokens of the first, so that the two can be compared.
+    """Record one run. A second run replays the tokens of the first, so that the two can be compared.
 
     Args:
-        run: runs tokens with a cache, or with None in a cache that it drops; returns the last logits, (V,).
+        recorder: where the run is recorded; its trace has the prompt.
+        run: runs tokens with a cache (None: with a temporary one), and returns the logits of the last token,
+            (V,).
+        selection: how tokens are chosen.
         cache: an empty cache, or None for the run without a cache.
-        cache_type: the name of the cache's type in the trace.
-        max_new_tokens: maximum number of new tokens; fewer if one ends the reply or the cache is full.
-        training: begin with a training pass, in which each token's target is the next token.
+        cache_type: the cache's type as the trace describes it, such as "growing".
+        max_new_tokens: maximum number of new tokens; the run stops earlier at an end token or if the cache is
+            full.
+        training: whether to begin with a training pass, in which each token's target is the next token.
     """
     sequence = recorder.trace.sequences[0]
     tokens, replayed = sequence.tokens[: sequence.prompt], sequence.tokens[sequence.prompt :]

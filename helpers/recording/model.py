@@ -1,4 +1,4 @@
-"""Record a real model with hooks while it decodes."""
+"""Record a decoder of this project (`Transformer`) with hooks while it runs."""
 
 from __future__ import annotations
 
@@ -35,21 +35,22 @@ def record_model(
     sampling: Sampling = GREEDY,
     name: str = "model",
 ) -> Trace:
-    """Run a prompt with the cache, then the same tokens without it; return the trace of both runs.
+    """Run a prompt with the cache, then the same tokens without it, and return the trace of both runs.
 
     Args:
         model: a model in float32, float64 or bfloat16.
         prompt: text, or token ids if there is no tokenizer.
         tokenizer: converts between text and ids; None shows ids.
-        max_new_tokens: maximum number of new tokens; the run stops earlier at `<eos>` or a full cache.
+        max_new_tokens: maximum number of new tokens; the run stops earlier at `<eos>` or if the cache is
+            full.
         recorded: (layer, head) pairs, from 0, whose attention weights are kept; None keeps all.
-        training: begin each run with a training pass, as pass 0, for reference.
-        uncached: also run without the cache.
+        training: whether each run begins with a training pass, pass 0, for comparison.
+        uncached: whether to run without the cache, too.
         sampling: how tokens are chosen.
-        name: the model's name in the trace.
+        name: the name that the trace has for the model.
 
     Raises:
-        ValueError: an invalid prompt or setting.
+        ValueError: the prompt or a setting is invalid.
     """
     check_whole("max_new_tokens", max_new_tokens)
     tokens = tokens_of(model.config.vocab_size, prompt, tokenizer)
@@ -66,7 +67,10 @@ def record_model(
 def run_model(
     recorder: Recorder, model: Transformer, tokens: Sequence[Token], cache: Cache | None
 ) -> np.ndarray:
-    """Run tokens through all layers, without a cache in one that is dropped; return the last logits, (V,)."""
+    """Run tokens through all layers, record them, and return the logits of the last token, (V,).
+
+    Without a cache (None), the tokens run with a temporary one.
+    """
     used_cache = model.new_cache() if cache is None else cache
 
     def hook(core: Core, args: tuple[Tensor, ...], contexts: Tensor) -> None:
@@ -80,20 +84,20 @@ def run_model(
 
 
 def cores_of(model: Transformer) -> list[Core]:
-    """Return the module that computes attention, `Core`, of each layer."""
+    """Return each layer's `Core`, the module that computes attention."""
     return [module for module in model.modules() if isinstance(module, Core)]
 
 
 def selection_of(
     model: Transformer, tokenizer: Tokenizer | None, sampling: Sampling = GREEDY
 ) -> TokenSelection:
-    """Return how a model's tokens are chosen; the five most likely are recorded as candidates."""
+    """Return how a model's tokens are chosen. The five most probable tokens are recorded as candidates."""
     choose = chooser(sampling, model.config.vocab_size)
     return TokenSelection(partial(text_of, tokenizer), choose, str(sampling), model.config.eos_ids, n_top=5)
 
 
 def as_array(x: Tensor) -> np.ndarray:
-    """Return a tensor as a NumPy array; floats of 16 bits become float32, as NumPy has no bfloat16."""
+    """Return a tensor as a NumPy array. 16-bit floats become float32, because NumPy has no bfloat16."""
     widened = x.float() if x.is_floating_point() and x.element_size() < 4 else x
     return widened.detach().cpu().numpy()
 
@@ -118,8 +122,8 @@ def tokens_of(vocab_size: int, prompt: Any, tokenizer: Any) -> list[Token]:
     """Return the tokens of a prompt, which is text, ids, or a BatchEncoding of `transformers`.
 
     Raises:
-        ValueError: the prompt is empty, is text without a tokenizer, has an id out of range, or is more than
-            one sequence.
+        ValueError: the prompt is empty, is text although there is no tokenizer, has an id that is out of
+            range, or has more than one sequence.
     """
     if isinstance(prompt, str) and tokenizer is not None:
         prompt = tokenizer.encode(prompt)
@@ -130,11 +134,11 @@ def tokens_of(vocab_size: int, prompt: Any, tokenizer: Any) -> list[Token]:
 
 
 def text_of(tokenizer: Any, token: int) -> str:
-    """Return what to show for a token: its text, the bytes of a partial character, or its id if it has none.
+    """Return what to show for a token: its text, the bytes of a partial character, or its id.
 
     Args:
-        tokenizer: one of this project or of `transformers`; None shows ids.
-        token: its id; a model may have ids that its tokenizer does not have.
+        tokenizer: a tokenizer of this project or of `transformers`; None shows ids.
+        token: the token's id, which may be one that the model has and its tokenizer does not.
     """
     library = getattr(tokenizer, "library", getattr(tokenizer, "backend_tokenizer", None))
     if library is None:  # a tokenizer written in Python, such as mistral-common's

@@ -1,4 +1,4 @@
-"""The recorder: it counts and checks what a decoder does while it runs, and writes a `Trace` of it."""
+"""The recorder: counts and checks what a decoder does while it runs, and writes a `Trace`."""
 
 from __future__ import annotations
 
@@ -38,16 +38,18 @@ class Recorder:
     """Writes a trace while a decoder runs.
 
     The loop that runs passes calls `begin_run`, then for each pass `open_pass`, `close_pass`, and
-    `record_output` for the token that the pass produced; `trace` is complete after each of them. Hooks in the
-    model call `record_attention` with the inputs and outputs of attention, layer by layer, and `record_state`
-    for a layer that keeps a state, or nothing. The decoder itself does not know the recorder. A cache keeps
-    the KV entries of all recorded passes. Token indices and layers are from 0.
+    `record_output` for the token that the pass produced. `trace` is complete after each `record_output`.
+    Hooks in the model call `record_attention` with the inputs and outputs of each layer's attention, and
+    `record_state` for each layer that keeps a state or has no attention. The decoder itself does not know
+    about the recorder. A cache is assumed to keep the KV entries of all passes that are recorded with it.
+    Token and layer indices start from 0.
 
     Args:
         model: sizes of the model.
         prompt: tokens of the prompt.
-        recorded: (layer, head) pairs whose attention weights are kept, each once; None keeps all.
-        values: also keep the contents of K, V and the contexts (only for something as small as the toy).
+        recorded: (layer, head) pairs, each listed once, whose attention weights are kept; None keeps all.
+        values: whether to also keep the contents of K and V and the contexts (only for a model as small as
+            the toy).
     """
 
     def __init__(
@@ -71,7 +73,12 @@ class Recorder:
             self.trace.values = [Values(0, layer, [], []) for layer in range(model.n_layers)]
 
     def begin_run(self, name: str, cache: str) -> None:
-        """Start a run; a second run replays the tokens of the first."""
+        """Start a run. A second run replays the tokens of the first.
+
+        Args:
+            name: the name of the run in the trace, such as "cached".
+            cache: the type of its cache, such as "growing", or "none".
+        """
         self.trace.runs.append(Run(name, cache, []))
         self._cached: list[int] = []  # tokens whose KV entries are in the cache
         self._seen: set[int] = set()  # tokens processed so far, except in training passes
@@ -80,7 +87,7 @@ class Recorder:
         """Start a pass.
 
         Args:
-            phase: training, prefill or decode. In training each token's target is the next token.
+            phase: training, prefill or decode. In training, each token's target is the next token.
             tokens: indices of the tokens that run.
             use_cache: whether a cache provides earlier KV entries and keeps the new ones.
         """
@@ -122,18 +129,20 @@ class Recorder:
             q: queries, (1, H, T, D).
             k: keys of all visible tokens, (1, Hkv, S, D).
             v: values of all visible tokens, (1, Hkv, S, Dv).
-            mask: the causal mask, (T, S) or (1, 1, T, S), True where a query may attend.
+            mask: (T, S) or (1, 1, T, S), True where a query may attend to a key.
             scale: factor of q · k.
-            sink: one score per head, appended to each row before the softmax and dropped after it, (H,).
+            sink: one score per head, (H,), appended to each row of scores before the softmax and dropped
+                after it.
             output: the contexts with which the run continued, (1, H, T, Dv).
-            weights: attention weights, (1, H, T, S), if the hook has them; None computes them.
-            layer: its index; None is the next layer.
-            n_cached: KV entries that the cache of this layer has after the pass, the newest ones; S may then
-                be smaller, since older entries have been dropped. None is all.
-            computes_kv: whether the layer computed K and V of the new tokens, or used an earlier layer's.
+            weights: attention weights, (1, H, T, S); None computes them from q and k.
+            layer: index of the layer; None means the one after the layer recorded last.
+            n_cached: how many KV entries, the newest, this layer's cache has after the pass. If older entries
+                have been dropped, S is smaller than the number of tokens. None means that none are dropped.
+            computes_kv: True if the layer computed K and V of the new tokens, False if it used an earlier
+                layer's.
 
         Raises:
-            TraceError: something does not fit the pass, or what was recorded before.
+            TraceError: the arguments do not fit the pass, or contradict what was recorded before.
         """
         layer = len(self._pass.shapes) if layer is None else layer
         columns = self._columns if n_cached is None else self._columns[-k.shape[2] :]
@@ -159,7 +168,12 @@ class Recorder:
         self._pass.shapes.append({"layer": layer, **shapes})
 
     def record_state(self, layer: int, shapes: dict[str, list[int]]) -> None:
-        """Record the shapes, by name, of the states of a layer, with or without attention; {} for none."""
+        """Record a layer's states, or that a layer without attention keeps nothing.
+
+        Args:
+            layer: index of the layer, which may have attention as well.
+            shapes: shapes of the states, by name; {} if there are no states.
+        """
         for recorded in self._pass.shapes:
             if recorded["layer"] == layer:
                 recorded |= shapes
@@ -168,7 +182,7 @@ class Recorder:
         self._pass.shapes.append({"layer": layer, **dict.fromkeys(("q", "k", "v", "scores")), **shapes})
 
     def close_pass(self) -> None:
-        """Add the pass to the trace. TraceError unless each layer was recorded once."""
+        """Add the pass to the trace. Raises TraceError unless each layer was recorded once."""
         self._pass.shapes.sort(key=lambda shape: shape["layer"])
         layers, expected = [shape["layer"] for shape in self._pass.shapes], self.trace.model.n_layers
         if layers != [*range(expected)]:
@@ -189,11 +203,11 @@ class Recorder:
     def record_output(
         self, top: Sequence[tuple[str, float, float]], chosen: Token, method: str = "greedy"
     ) -> None:
-        """Record the token that the last pass produced; in a replay it is in the trace already.
+        """Record the token that the last pass produced, and add it to the text unless the run is a replay.
 
         Args:
-            top: the candidates: text, logit, probability.
-            chosen: the token.
+            top: the candidates, as (text, logit, probability).
+            chosen: the token that was chosen.
             method: how it was chosen, such as "greedy".
         """
         query, tokens = self._part.queries[-1], self.trace.sequences[0].tokens
@@ -202,7 +216,7 @@ class Recorder:
         self._part.out.append(Output(query, list(top), query + 1, method))
 
     def _check_output(self, layer: int, weights: np.ndarray, v: np.ndarray, output: np.ndarray) -> None:
-        """Check that weights · v is the run's output, within the rounding of its elements."""
+        """Raise TraceError unless weights · v equals the run's output, apart from rounding."""
         values = _per_query_head(v, weights.shape[1])
         errors = np.abs(weights @ values - output)
         allowed = OUTPUT_TOLERANCE[self.trace.model.element_bytes] * np.abs(values).max()
@@ -217,7 +231,7 @@ class Recorder:
     def _record_visible(
         self, layer: int, mask: np.ndarray, columns: Sequence[int], n_cached: int, computes_kv: bool = True
     ) -> None:
-        """Record which tokens attend to which and what is cached, once for all layers that do the same."""
+        """Record what each query attends to and what is cached, once for all layers that agree in this."""
         (T, S), n_cached = mask.shape, n_cached if self._use_cache else 0
         computed = T if S and computes_kv else 0
         for group_mask, n, group in self._layer_groups:
@@ -237,7 +251,7 @@ class Recorder:
         self._layer_groups.append((mask, n_cached, group))
 
     def _record_weights(self, layer: int, mask: np.ndarray, weights: np.ndarray, output: np.ndarray) -> None:
-        """Store the recorded heads' attention weights and, with `values`, the contexts of new tokens."""
+        """Store the recorded heads' attention weights and, if values are kept, the new tokens' contexts."""
         allowed = FULL * RERUN_TOLERANCE[self.trace.model.element_bytes]
         new = [query for query, token in enumerate(self._tokens) if token not in self._seen]
         for head in (head for of_layer, head in self.trace.recorded if of_layer == layer):
@@ -254,12 +268,15 @@ class Recorder:
 
 
 def _per_query_head(x: np.ndarray, n_heads: int) -> np.ndarray:
-    """Repeat (B, Hkv, S, D) to (B, H, S, D): each KV head serves H / Hkv query heads."""
+    """Repeat keys or values from (B, Hkv, S, D) to (B, H, S, D): each KV head serves H / Hkv query heads."""
     return np.repeat(x, n_heads // x.shape[1], axis=1)
 
 
 def _in_16_bits(weights: np.ndarray) -> np.ndarray:
-    """Round a row of weights to 16 bits; equal weights stay equal, unless that makes their sum too wrong."""
+    """Return a row of weights, each rounded to 16 bits.
+
+    Equal weights stay equal, unless this would make their sum too inaccurate.
+    """
     exact = weights.astype(float) * FULL
     rounded = np.round(exact)
     if abs(rounded.sum() - exact.sum()) > FULL * SUM_TOLERANCE / 2:  # only with more than 327 weights
@@ -268,9 +285,10 @@ def _in_16_bits(weights: np.ndarray) -> np.ndarray:
 
 
 def attention_weights(scores: np.ndarray, mask: np.ndarray, sink: np.ndarray | None = None) -> np.ndarray:
-    """Return the softmax of the visible scores, (1, H, T, S), in float32 or wider; zeros if none is visible.
+    """Return the softmax of the visible scores, (1, H, T, S), in float32 or wider.
 
-    Mask (T, S) and sink (H,) are as in `Recorder.record_attention`.
+    The mask, (T, S), and the sink, (H,), are as in `Recorder.record_attention`. A row without a visible score
+    is all zeros.
     """
     scores = np.where(mask, scores, -np.inf).astype(np.result_type(scores, np.float32))
     if sink is None:

@@ -1,4 +1,4 @@
-"""Record the four-head toy."""
+"""Record the toy, which has four heads."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def record_toy(
     training: bool = True,
     sampling: Sampling = GREEDY,
 ) -> Trace:
-    """Run a prompt with the cache, then again without it; return the trace of both runs.
+    """Run a prompt with the cache, then again without it, and return the trace of both runs.
 
     Args:
-        tokens: 1 to 512 pieces of text.
-        numbers: the number that each token carries; None looks them up in NUMBERS.
-        n_layers: layers of the toy.
+        tokens: the prompt, 1 to 512 pieces of text.
+        numbers: the number that each token carries; None looks the numbers up in NUMBERS.
+        n_layers: number of layers of the toy.
         max_new_tokens: maximum number of new tokens; the run stops earlier at `<eos>`.
-        ban_eos: never choose `<eos>`, so that the run is long.
-        training: begin each run with a training pass, as pass 0, for reference.
+        ban_eos: whether to never choose `<eos>`, so that the run has `max_new_tokens` new tokens.
+        training: whether each run begins with a training pass, pass 0, for comparison.
         sampling: how words are chosen.
 
     Raises:
-        ValueError: an invalid prompt (see `toy.check_prompt`) or setting.
+        ValueError: the prompt (see `toy.check_prompt`) or a setting is invalid.
     """
     words, carried = toy.check_prompt(tokens, numbers)
     n_layers = check_whole("n_layers", n_layers)
@@ -57,7 +57,7 @@ def record_toy(
 
 
 def selection_of(sampling: Sampling, ban_eos: bool) -> TokenSelection:
-    """Return how the toy chooses its words; all four words are candidates."""
+    """Return how the toy's words are chosen. All four words of its vocabulary are recorded as candidates."""
     choose, eos_id = chooser(sampling, len(VOCABULARY)), VOCABULARY.index(EOS)
     banned = np.where(ban_eos & (np.arange(len(VOCABULARY)) == eos_id), -np.inf, 0)
     method = str(sampling) + (f", {EOS} banned" if ban_eos else "")
@@ -69,7 +69,11 @@ def selection_of(sampling: Sampling, ban_eos: bool) -> TokenSelection:
 def run_toy(
     recorder: Recorder, carried: np.ndarray, tokens: Sequence[Token], cache: KVCache | None
 ) -> np.ndarray:
-    """Run tokens through all layers, without a cache in one that is dropped; return the last logits, (V,)."""
+    """Run tokens through all layers, record them, and return the logits of the last token, (V,).
+
+    Without a cache (None), the tokens run with a temporary one. `carried` has the numbers that the prompt's
+    tokens carry.
+    """
     n_layers, P = recorder.trace.model.n_layers, len(carried)
     numbers = [carried[t.position - 1] if t.position <= P else NUMBERS[t.text] for t in tokens]
     used_cache = KVCache(n_layers, len(tokens)) if cache is None else cache
@@ -80,7 +84,7 @@ def run_toy(
 def recorded_attention(
     recorder: Recorder, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray
 ) -> np.ndarray:
-    """Attend as the toy does, and pass inputs and outputs to the recorder as a batch of one."""
+    """Compute the toy's attention, and pass its inputs and outputs to the recorder as a batch of one."""
     contexts = toy.attention(q, k, v, mask)
     output, values = contexts.T[None, ..., None], v[None, None, :, None]  # (T, H) → (1, H, T, 1)
     recorder.record_attention(q=q[None], k=k[None, None], v=values, mask=mask, sink=SINK, output=output)

@@ -29,8 +29,7 @@ def count_operators(task: Task) -> int:
 
 @contextmanager
 def stderr_silenced() -> Iterator[None]:
-    """Discard what C++ code writes to stderr inside the `with` block, such as the profiler's start message.
-    """
+    """Discard what C++ code writes to stderr inside the `with` block: the profiler logs its start there."""
     stderr, devnull = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, 2)
     try:

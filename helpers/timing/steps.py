@@ -40,9 +40,7 @@ def repeatable(cache: Cache, one_pass: Task) -> Task:
 
 
 def step_after(model: Transformer, n: int, users: int = 1, cache_class: type[Cache] = StaticCache) -> Task:
-    """Return a task that runs one decode step for all `users`, each with `n` tokens in a cache of
-    `cache_class`.
-    """
+    """Return a task that runs one decode step for all users, each with `n` tokens in the cache."""
     capacity = min(n + 2, model.config.max_seq_len)  # the step does not fill it: K and V are slices, as usual
     cache = cache_class(model.config, users, max_len=capacity)
     prefill(model, [[1] * n] * users, cache)
@@ -86,8 +84,9 @@ def pause_and_step(model: Transformer, lengths: Sequence[int], turns: int = 7) -
 
 @contextmanager
 def part_timers(model: Transformer, seconds: dict[str, float]) -> Iterator[None]:
-    """Add the seconds that each part of a model takes inside the `with` block to `seconds`, whose keys are
-    PARTS.
+    """Inside the `with` block, add the time that each part of a model takes to `seconds`.
+
+    The keys of `seconds` are those of PARTS.
     """
     starts: list[float] = []
 

@@ -1,7 +1,7 @@
 """Traces: what each pass of a decoder, or each step of an engine, did, counted while it ran.
 
-`helpers.recording` writes them, and every view reads them. `compare` finds the first difference of two.
-`FORMAT.md` documents the format.
+`helpers.recording` writes traces, and every view reads them. `compare` finds the first difference between two
+traces. `FORMAT.md` documents the format.
 """
 
 from helpers.trace.compare import compare

@@ -1,4 +1,4 @@
-"""Whether two traces are equal, and if not, their first difference."""
+"""Compare two traces: whether they are equal, and if not, their first difference."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ Field = tuple[str, Any]  # a location in words, and its value; arrays are compar
 
 
 def compare(a: Trace, b: Trace, tolerance: float = 1e-4) -> str:
-    """Return "equal", or the first pass, layer, head, position and field that differ, and how.
+    """Return "equal", or a description of the first difference: its pass, layer, head, position and field.
 
-    For the new tokens of each pass it compares texts and targets, visible tokens, attention weights and
-    contexts, then logits and chosen tokens. Contexts are left out if one of the traces has none at all.
+    Compared in each pass are, for the new tokens, texts and targets, visible tokens, attention weights and
+    contexts; then the logits and chosen tokens. Contexts are left out if either trace has none.
 
     Args:
-        tolerance: allowed difference of a weight, and of a context or logit relative to max(1, its size).
+        a, b: the traces.
+        tolerance: the largest allowed difference of a weight; for a context or a logit x, a difference of
+            `tolerance` · max(1, |x|) is allowed.
 
     Raises:
         ValueError: the traces do not have the same number of runs.
@@ -45,7 +47,7 @@ def compare(a: Trace, b: Trace, tolerance: float = 1e-4) -> str:
 
 
 def _fields(trace: Trace, run: Run, **options: Any) -> Iterator[Field]:
-    """Yield all fields of a run that are compared, in order."""
+    """Yield the fields of a run in the order in which they are compared."""
     for number, event in enumerate(run.passes):
         for place, x in _fields_of_pass(trace, event, **options):
             yield f"pass {number} ({event.phase}): {place}", x
@@ -81,7 +83,7 @@ def _fields_of_pass(
 
 
 def _by_word(out: Output) -> dict[str, list[float]]:
-    """Return the candidates' logits by text; several tokens may have the same text."""
+    """Return the candidates' logits as {text: logits}, since several tokens may have the same text."""
     logits: dict[str, list[float]] = {}
     for word, logit, _ in out.top:
         logits.setdefault(word, []).append(logit)

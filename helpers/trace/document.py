@@ -1,6 +1,6 @@
-"""How traces are written as JSON: dataclasses as objects, tuples as lists, with a format and a version.
+"""How traces are written as JSON: dataclasses as objects, tuples as lists, plus a format and a version.
 
-`FORMAT.md` has an example, `schema.json` is the schema. Unknown keys are ignored.
+`FORMAT.md` has an example, and `schema.json` is the schema. Unknown keys are ignored.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ VERSION = 3  # of all formats; js/trace.ts and schema.json have it too
 
 
 class TraceError(ValueError):
-    """A trace that is incomplete or contradicts itself."""
+    """A trace is incomplete or contradicts itself."""
 
 
 class Document:
-    """A dataclass that can be saved as a trace."""
+    """The base class of traces: a dataclass that can be saved as JSON."""
 
     FORMAT = ""
 
     def to_json(self) -> str:
-        """Return the trace as JSON on one compact line."""
+        """Return the trace as JSON, on one line."""
         whole = {"format": self.FORMAT, "version": VERSION, **_to_json(self)}
         return json.dumps(whole, default=_to_json, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read a trace from JSON text.
+        """Return the trace in a JSON text.
 
         Raises:
-            TraceError: the text is cut off, is not JSON, or has another format or version; a field is
-                missing; or fields contradict each other: see `check`.
+            TraceError: the text is incomplete or is not JSON; it has another format or version; a field is
+                missing or has the wrong type; or fields contradict each other (see `check`).
         """
         try:
             data = json.loads(text)
@@ -63,7 +63,7 @@ class Document:
         return trace
 
     def check(self) -> None:
-        """Raise TraceError for an index that is out of range, or a list of the wrong length."""
+        """Raise TraceError if an index is out of range or a list has the wrong length."""
 
     def save(self, path: str | Path) -> None:
         """Write the trace to a file as JSON."""
@@ -71,7 +71,12 @@ class Document:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a file written by `save`. OSError if it cannot be read, otherwise errors as in `from_json`."""
+        """Return the trace in a file written by `save`.
+
+        Raises:
+            OSError: the file cannot be read.
+            TraceError: as in `from_json`.
+        """
         try:
             return cls.from_json(Path(path).read_text(encoding="utf-8"))
         except ValueError as error:
@@ -79,20 +84,20 @@ class Document:
 
 
 def check_indices(name: str, indices: Iterable[int], n: int) -> None:
-    """Raise TraceError unless all indices are from 0 to n - 1."""
+    """Raise TraceError unless all indices are in the range from 0 to n - 1; the error calls them `name`."""
     for index in indices:
         if not 0 <= index < n:
             raise TraceError(f"{name} {index:,} is out of range; expected 0 to {n - 1:,}: record it again")
 
 
 def check_length(name: str, n: int, expected: int) -> None:
-    """Raise TraceError unless the number of items is the expected one."""
+    """Raise TraceError unless `n` equals `expected`; `name` says in the error what was counted."""
     if n != expected:
         raise TraceError(f"got {n:,} {name}; expected {expected:,}: save or record it again")
 
 
 def _to_json(x: Any) -> Any:
-    """Convert a dataclass, or a row of attention weights, to what JSON can hold."""
+    """Convert a dataclass or an array of attention weights to a value that JSON can represent."""
     if isinstance(x, np.ndarray):
         return base64.b64encode(x.astype("<u2").tobytes()).decode()
     items = {f.name: getattr(x, f.name) for f in fields(x)}
@@ -102,7 +107,7 @@ def _to_json(x: Any) -> Any:
 
 
 def _from_json(cls: Any, data: Any) -> Any:
-    """Build a value of an annotated type from JSON data; a field with a default may be missing."""
+    """Return JSON data as a value of the annotated type `cls`. A field that has a default may be missing."""
     parts, origin = get_args(cls), get_origin(cls) or cls
     if origin is types.UnionType:  # a type or None
         return None if data is None else _from_json(parts[0], data)

@@ -1,4 +1,4 @@
-"""The trace of an engine's run: for each step which requests run or wait, and which pages they own."""
+"""The trace of an engine's run: which requests run or wait in each step, and which pages they own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RequestTrace:
 
 @dataclass(frozen=True)
 class Share:
-    """A running request in one step: tokens `start` up to `stop` of its text run, or none."""
+    """A running request in one step, in which its tokens `start` to `stop` - 1 are processed, if any."""
 
     request: int
     slot: int
@@ -32,7 +32,11 @@ class Share:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of an engine. A page's content is the text of the last request that had it in its table."""
+    """One step of an engine.
+
+    Requests and pages are indices, from 0. The content of a page is the text of the last request that had the
+    page in its table.
+    """
 
     running: list[Share]  # in order of arrival
     waiting: list[int]  # requests in the queue during the step
@@ -44,7 +48,7 @@ class Step:
 
 @dataclass(frozen=True)
 class EngineTrace(Document):
-    """An engine's run, from its first step to the last."""
+    """The trace of an engine's run, from its first step to its last."""
 
     FORMAT = "watch-it-decode-engine"
 
@@ -57,7 +61,7 @@ class EngineTrace(Document):
     steps: list[Step] = field(default_factory=list)
 
     def check(self) -> None:
-        """Raise TraceError for an index that is out of range."""
+        """Raise TraceError if an index is out of range."""
         for request in self.requests:
             check_indices("token", [request.prompt - 1], len(request.tokens))
         for step in self.steps:

@@ -1,8 +1,8 @@
 """The trace of a run: what each pass of a decoder did, counted while it ran.
 
-All views read the same trace (the stepper, its picture, the saved page, the figures, the tests).
-A token is identified by its index in its sequence, which only grows. Ranges are half-open, so that
-[[0, 4]] is 0 to 3.
+All views read the same trace: the stepper, its picture, the saved page, the figures and the tests. Tokens are
+only ever added to a sequence, so a token's index in it, from 0, identifies the token. Ranges are half-open:
+[[0, 4]] means 0 to 3.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ class Token:
 
 @dataclass
 class TokenSequence:
-    """The text of a trace; the first `prompt` tokens are the prompt. Its index here identifies a token."""
+    """The tokens of a text, the first `prompt` of which are the prompt.
+
+    A token is identified by its index in `tokens`; the sequence, by its index in the trace.
+    """
 
     prompt: int
     tokens: list[Token]
@@ -41,10 +44,11 @@ class TokenSequence:
 
 @dataclass
 class Model:
-    """The model that ran: sizes, names of heads (None if they have no names) and bytes of one element.
+    """The model that ran: its sizes, its heads' names (None if they have no names), and bytes per element.
 
-    Heads and widths are those of the first layer with attention; a pass's `shapes` has those of every layer.
-    `layer_types` has the type of each layer, such as "sliding attention"; None if all have the same type.
+    Numbers of heads and their widths are those of the first layer with attention; the `shapes` of a pass have
+    those of every layer. `layer_types` has the type of each layer, such as "sliding attention"; None if all
+    layers have the same type.
     """
 
     name: str
@@ -61,7 +65,14 @@ class Model:
 
 @dataclass
 class Output:
-    """The output of one query: candidates (text, logit, probability) and the chosen token."""
+    """The output of one query.
+
+    Attributes:
+        query: index of the query's token.
+        top: the candidates, as (text, logit, probability).
+        chosen: index of the chosen token.
+        how: how it was chosen, such as "greedy".
+    """
 
     query: int
     top: list[tuple[str, float, float]]
@@ -71,7 +82,7 @@ class Output:
 
 @dataclass
 class Part:
-    """The tokens that ran in a pass: its queries are the repeated and the new tokens, by index."""
+    """The tokens that ran in a pass, by index. The pass's queries are the repeated and the new tokens."""
 
     sequence: int
     new: list[Range]
@@ -86,13 +97,16 @@ class Part:
 
     @property
     def queries(self) -> list[int]:
-        """Indices of the tokens processed in this pass."""
+        """Indices of the tokens processed in this pass, in increasing order."""
         return sorted([*spread(self.repeated), *spread(self.new)])
 
 
 @dataclass
 class Kept:
-    """What other layers than those of the part see and keep: with a sliding window, or without KV entries."""
+    """What layers that differ from `Part` attend to and cache: those with a window or without KV entries.
+
+    `layers` has their indices; the other fields are as in `Part` and `Pass`.
+    """
 
     layers: list[int]
     visible: list[list[Range]]
@@ -104,7 +118,7 @@ class Kept:
 
 @dataclass
 class Pass:
-    """One pass of the model over one or more tokens, with one part. Counts are for one head of one layer."""
+    """One pass of the model over one or more tokens, as one part. Counts are for one head of one layer."""
 
     phase: str  # training | prefill | decode
     parts: list[Part]
@@ -113,7 +127,7 @@ class Pass:
     others: list[Kept] = field(default_factory=list)  # layers that differ
 
     def at(self, layer: int) -> Pass:
-        """Return the pass with the part and the counts of one layer."""
+        """Return the pass as it was for one layer: with its visible tokens, cached entries and counts."""
         for other in self.others:
             if layer in other.layers:
                 own = {name: x for name, x in vars(other).items() if name not in ("layers", "counts")}
@@ -123,7 +137,7 @@ class Pass:
 
 @dataclass
 class Run:
-    """One run over the tokens, with one type of cache: none, growing, static, …"""
+    """One run over the tokens. `cache` is the type of its cache: none, growing, static, …"""
 
     name: str
     cache: str
@@ -131,17 +145,17 @@ class Run:
 
     @property
     def steps(self) -> list[Pass]:
-        """The passes that generate the reply: prefill and decode, without training."""
+        """The passes that generate the reply: prefill and decode, but not training."""
         return [event for event in self.passes if event.phase != "training"]
 
     def per_step(self, count: str) -> list[int]:
-        """Return one of the counts, such as "positions", for each step."""
+        """Return one of the counts, such as "positions", for each of `steps`."""
         return [event.counts[count] for event in self.steps]
 
 
 @dataclass
 class Values:
-    """Contents of K and V by token index (the toy only); k is None if the run had rules instead of keys."""
+    """One layer's keys and values, one row per token (toy model only)."""
 
     sequence: int
     layer: int
@@ -151,7 +165,7 @@ class Values:
 
 @dataclass
 class Trace(Document):
-    """The trace of one text's runs; see the module's docstring. Compare two traces with `compare`."""
+    """The trace of the runs of one text. Two traces can be compared with `compare`."""
 
     FORMAT = "watch-it-decode-trace"
 
@@ -163,7 +177,7 @@ class Trace(Document):
     values: list[Values] | None = None
 
     def check(self) -> None:
-        """Raise TraceError for an index that is out of range, or a list of the wrong length."""
+        """Raise TraceError if an index is out of range or a list has the wrong length."""
         n_layers = self.model.n_layers
         passes = [event for run in self.runs for event in run.passes]
         check_length("texts", len(self.sequences), 1)
@@ -203,23 +217,31 @@ class Trace(Document):
 
     @property
     def layers(self) -> list[int]:
-        """The layers that can be shown: those with recorded heads, and those without attention."""
+        """Indices of the layers that can be shown: those with recorded heads, and those without attention."""
         no_attention = {shape["layer"] for shape in self.runs[0].passes[0].shapes if shape["v"] is None}
         return sorted(no_attention | {layer for layer, _ in self.recorded})
 
     def run(self, name: str) -> Run:
-        """Return a run by its name; KeyError, with the names of all runs, if there is none."""
+        """Return the run called `name`. Raises KeyError, which lists all runs, if no run has that name."""
         for run in self.runs:
             if run.name == name:
                 return run
         raise KeyError(f"no run named {name!r}; this trace has {[run.name for run in self.runs]}")
 
     def only(self, name: str) -> Trace:
-        """Return this trace with only one of its runs, so that two runs can be compared."""
+        """Return this trace with only the run called `name`, so that two runs can be compared."""
         return replace(self, runs=[self.run(name)])
 
     def attention_weights(self, token: int, layer: int, head: int) -> np.ndarray:
-        """Return a query's weights over the tokens that it may attend to; KeyError if not recorded."""
+        """Return a token's attention weights over the tokens that it may attend to.
+
+        Args:
+            token: index of the token that attends.
+            layer, head: indices, from 0.
+
+        Raises:
+            KeyError: the weights were not recorded.
+        """
         key = weight_key(0, token, layer, head)
         if key not in self.weights:
             raise KeyError(
@@ -234,12 +256,12 @@ class Trace(Document):
 
 
 def spread(ranges: Iterable[Sequence[int]]) -> list[int]:
-    """Return the indices in ranges: [(0, 2), (5, 6)] -> [0, 1, 5]."""
+    """Return the indices that are in half-open ranges: [(0, 2), (5, 6)] -> [0, 1, 5]."""
     return [i for start, stop in ranges for i in range(start, stop)]
 
 
 def gather(indices: Iterable[int]) -> list[Range]:
-    """Return indices as ranges: [0, 1, 5] -> [(0, 2), (5, 6)]."""
+    """Return indices as sorted half-open ranges: [0, 1, 5] -> [(0, 2), (5, 6)]."""
     unique = set(map(int, indices))
     starts = sorted(i for i in unique if i - 1 not in unique)
     stops = sorted(i + 1 for i in unique if i + 1 not in unique)
@@ -247,5 +269,5 @@ def gather(indices: Iterable[int]) -> list[Range]:
 
 
 def weight_key(sequence: int, token: int, layer: int, head: int) -> str:
-    """Return the key of one token's attention weights in `Trace.weights`."""
+    """Return the key in `Trace.weights` of a token's attention weights, given its sequence and the head."""
     return f"{sequence}.{token}.{layer}.{head}"

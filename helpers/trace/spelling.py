@@ -1,4 +1,4 @@
-"""How a trace writes bytes that are part of a character: `<0xF0>`, as tokenizers name byte tokens."""
+"""How a trace writes bytes that are part of a character: as `<0xF0>`, like the names of byte tokens."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ codecs.register_error("spelled", _spelled)
 
 
 def spell(raw: bytes) -> str:
-    """Return bytes as text; bytes that are not a complete character in UTF-8 are written as `<0xF0>`."""
+    """Return UTF-8 bytes as text. Bytes that do not form a complete character are written as `<0xF0>`."""
     return raw.decode("utf-8", "spelled")
 
 
 def join(texts: Iterable[str]) -> str:
-    """Join the texts of tokens; spelled bytes that together make a character are replaced by it."""
+    """Join the texts of tokens. Written-out bytes that together form a character are replaced by it."""
     return BYTES.sub(lambda run: spell(bytes.fromhex(re.sub("<0x|>", "", run[0]))), "".join(texts))

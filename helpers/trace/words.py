@@ -1,9 +1,9 @@
-"""Comparison of two runs, word by word: the margin of the most likely word, and the difference of the logits.
+"""Compare two runs word by word: the margin of the most probable word, and the difference between the logits.
 
-In the other run another word can be the most likely one only if the margin, the lead over the second word,
-is at most twice the largest difference of a logit. A difference from rounding grows with the logits' size
-and, since its errors are independent, with the square root of the number of layers. A much larger difference
-has another cause.
+The margin is the lead of the most probable word over the second. In the other run, another word can be the
+most probable only if the margin is at most twice the largest difference of a logit. A difference caused by
+rounding grows with the size of the logits and, because the rounding errors are independent, with the square
+root of the number of layers. A much larger difference has another cause.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNKNOWN = -9999.0  # what vLLM returns for a logprob that it does not know
 
 @dataclass(frozen=True)
 class WordLogits:
-    """A word of a reply, and the logits or logprobs of its known candidates."""
+    """A word of a reply, and the logits or logprobs of those candidates for it that are known."""
 
     word: str
     top: Mapping[str, float]
@@ -30,13 +30,13 @@ class WordLogits:
 
 @dataclass(frozen=True)
 class WordComparison:
-    """The comparison of one word of a reply, before which both runs have the same words.
+    """The comparison of one word of a reply. All words before it are the same in both runs.
 
     Attributes:
         index: index of the word in the reply, from 0.
-        words: the most likely word of each run.
-        margin: the lead of the first run's most likely word over its second.
-        difference: the largest difference between the runs, over the candidates that both have.
+        words: the most probable word in each run.
+        margin: in the first run, the lead of the most probable word over the second.
+        difference: the largest difference between the runs' logits, over the candidates that both runs have.
     """
 
     index: int
@@ -46,11 +46,13 @@ class WordComparison:
 
 
 def compare_words(a: Sequence[WordLogits], b: Sequence[WordLogits]) -> list[WordComparison]:
-    """Compare two replies up to the first word that differs; words with one common candidate are left out.
+    """Compare two replies word by word, up to and including the first word that differs.
+
+    Words for which the replies have fewer than two candidates in common are left out.
 
     Args:
         a: the reply of the reference run.
-        b: the reply of the run in question; both have logits, or both have logprobs.
+        b: the reply of the run to check. Both replies must have logits, or both logprobs.
     """
     comparisons = []
     for n, (word_a, word_b) in enumerate(zip(a, b, strict=False)):
@@ -66,17 +68,20 @@ def compare_words(a: Sequence[WordLogits], b: Sequence[WordLogits]) -> list[Word
 
 
 def read_logprobs(reply: Mapping[str, Any]) -> list[WordLogits]:
-    """Return the words of a server's reply, parsed from JSON, and the logprobs of their candidates.
+    """Return the words of a server's reply, each with the logprobs of its candidates.
 
-    vLLM and llama.cpp return them on /v1/chat/completions for "logprobs": true, "top_logprobs": 5; vLLM on
-    /v1/completions for "logprobs": 5; llama.cpp on /completion for "n_probs": 5.
+    vLLM and llama.cpp return logprobs on /v1/chat/completions for "logprobs": true, "top_logprobs": 5; vLLM
+    on /v1/completions for "logprobs": 5; llama.cpp on /completion for "n_probs": 5.
+
+    Args:
+        reply: the server's reply, parsed from JSON.
 
     Raises:
         ValueError: the reply has no logprobs.
 
-    Source: vllm/entrypoints/openai/chat_completion/protocol.py and tests/entrypoints/openai/completion/
-    test_completion_logprobs.py of github.com/vllm-project/vllm; tools/server/README.md of
-    github.com/ggml-org/llama.cpp; both as of November 2026.
+    Source: vllm/entrypoints/openai/chat_completion/protocol.py and
+    tests/entrypoints/openai/completion/test_completion_logprobs.py of github.com/vllm-project/vllm;
+    tools/server/README.md of github.com/ggml-org/llama.cpp; both as of November 2026.
     """
     logprobs = (reply.get("choices") or [{}])[0].get("logprobs") or {}
     if "tokens" in logprobs:
@@ -97,11 +102,11 @@ def read_logprobs(reply: Mapping[str, Any]) -> list[WordLogits]:
 
 
 def rounding_limit(largest: float, n_layers: int, dtype: str = "float32") -> float:
-    """Return the difference of a logit above which rounding cannot be the cause.
+    """Return the largest difference of a logit that rounding can explain.
 
     Args:
-        largest: the largest absolute logit; estimate 20 to 30 if a server returns logprobs.
+        largest: the largest absolute logit. If a server returns logprobs, estimate 20 to 30.
         n_layers: number of layers of the model.
-        dtype: the coarser dtype of the two runs.
+        dtype: the dtype of the run with the lower precision, a key of EPS.
     """
     return EPS_PER_LAYER * math.sqrt(n_layers) * EPS[dtype] * abs(largest)
