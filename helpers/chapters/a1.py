@@ -1,4 +1,4 @@
-"""What A1, library traps, uses: its predictions."""
+"""Notebook A1, library traps: the predictions and figures."""
 
 from __future__ import annotations
 
@@ -13,28 +13,31 @@ from helpers.drawing.words import listed
 
 
 def weight_left(guess: Any) -> Guess:
-    """Compare a guess of the weight that a mask after the softmax leaves the first of four equal tokens."""
+    """Compare a guess of the first token's weight if the mask is applied after the softmax, not before.
+
+    The token is the first of four with equal scores, and it attends only to itself.
+    """
     return Guess(guess, 1 / 4, "Softmax shared 1 among four, and three shares were thrown away.")
 
 
 def keys_seen(guess: Any, seen: list[int]) -> Guess:
-    """Compare a guess of the keys that one query sees with those that it saw."""
+    """Compare a guess of the keys that a query sees with the keys that it actually saw."""
     return Guess(guess, seen, "It is query 1 of this call, so it sees key 1.")
 
 
 def with_sink(guess: Any) -> Guess:
-    """Compare a guess of what a head brings of 10, 20, 1 and 5 beside a sink, all five with score 0."""
+    """Compare a guess of a head's output for the values 10, 20, 1 and 5 and a sink, all with a score of 0."""
     return Guess(guess, sum((10, 20, 1, 5)) / 5, "Five shares of 0.2, and the sink's is thrown away.")
 
 
 def added_in_bfloat16(guess: Any) -> Guess:
-    """Compare a guess of 256 + 1 + 1 in bfloat16, added from the left."""
+    """Compare a guess of the sum 256 + 1 + 1 in bfloat16, added from left to right."""
     left = torch.tensor(256.0).bfloat16() + 1 + 1
     return Guess(guess, left.item(), "257 would need 9 bits, so it is rounded to 256, twice.")
 
 
 def mask_pair() -> Picture:
-    """Draw the mask that `is_causal=True` applies for queries 5 and 6, and the one that decode needs."""
+    """Draw the mask that `is_causal=True` applies to queries 5 and 6, and the mask that decode needs."""
     applied, right = np.tri(2, 6, dtype=bool), np.tri(2, 6, 4, dtype=bool)
     masks = {
         ("is_causal=True", "aligned top-left"): applied,
@@ -74,7 +77,11 @@ def mask_pair() -> Picture:
 
 
 def rope_pairs() -> Picture:
-    """Draw which of a head's 8 numbers turn together: in a GGUF file, put back, and not put back."""
+    """Draw which pairs of a head's 8 numbers RoPE rotates together, in three cases.
+
+    The numbers are in the order of a GGUF file, rotated as there; in this package's order; and in the file's
+    order, but rotated as in this package, which is wrong.
+    """
     stored, far = [0, 4, 1, 5, 2, 6, 3, 7], [(0, 4), (1, 5), (2, 6), (3, 7)]
     lines = {
         "a Llama's GGUF file: neighbours turn": (stored, [(0, 1), (2, 3), (4, 5), (6, 7)]),

@@ -1,4 +1,4 @@
-"""What notebook A2 uses: the sealed engine, one of eight servers that have one wrong method."""
+"""Notebook A2: the sealed engine, which is one of eight servers, each with one wrong method."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from helpers.museum.exhibits import CARLA, MIA, ROME
 OSLO = "Mia writes from Oslo . Monday is sunny in Oslo . Mia"
 ELSEWHERE = "Mia writes from Oslo . Monday is sunny in Rome . Mia likes the soup"
 KYIV = "Tomas lives in Kyiv . Tomas walked to the garden in Kyiv . The evening in Kyiv was snowy . Tomas"
-# Servers with a bug, each with a probe that makes its reply wrong.
+# From each server with a bug to a probe to which its reply is wrong.
 BAD = {
     engine.MaskAtTheCorner: Probe(OSLO, chunk=2),
     engine.PaddingSeen: Probe(ROME, pads=32),
@@ -36,7 +36,7 @@ BUGS = [*BAD]
 
 
 def eight() -> Table:
-    """Return a wrong reply of each server, next to the right reply."""
+    """Return a table with a wrong reply of each of the eight servers, next to the right reply."""
     lines = [
         [f"… {plain_run(probe).text}", f"… {server.answer(probe).text}"] for server, probe in BAD.items()
     ]
@@ -44,10 +44,13 @@ def eight() -> Table:
 
 
 class Sealed:
-    """An engine with one of eight bugs, chosen by a seed: the seeds 0 to 7 have different ones.
+    """An engine with one of eight bugs.
+
+    Args:
+        seed: chooses the bug; each of the seeds 0 to 7 chooses a different bug.
 
     Attributes:
-        asked: the probes so far.
+        asked: the distinct probes asked so far.
     """
 
     def __init__(self, seed: int) -> None:
@@ -55,7 +58,10 @@ class Sealed:
         self.asked, self._server = list[Probe](), servers[seed % len(BUGS)]
 
     def ask(self, *probes: Probe) -> Picture:
-        """Draw each probe's fingerprint against a plain run of the same words, and print both replies."""
+        """Draw the engine's fingerprint on each probe, and print its reply next to that of a plain run.
+
+        A fingerprint shows where the engine differs from a plain run of the same words.
+        """
         for n, probe in enumerate(probes, 1):
             plain, actual = (f"… {runner.text}" for runner in (plain_run(probe), self._server.answer(probe)))
             print(f"probe {n}: {probe}\n    plain  {plain}\n    engine {actual}")
@@ -64,11 +70,14 @@ class Sealed:
         return plots.fingerprints(prints, "Engine against plain run")
 
     def open(self, wrong: Any, right: Any) -> Result | Markdown:
-        """Show the bug if the probes differ in one thing and no other engine gives the same results on both.
+        """Show the bug if two probes identify it; otherwise return a `Result` that says why they do not.
+
+        The probes must differ in exactly one field, and no other of the eight engines may have the same
+        fingerprints on both.
 
         Args:
             wrong: a probe on which the engine differs from a plain run.
-            right: a probe on which it does not.
+            right: a probe on which the engine does not differ from a plain run.
         """
         if not (isinstance(wrong, Probe) and isinstance(right, Probe)):
             return Result("not solved yet", "write two probes, Probe(…), instead of the dots.")
@@ -82,7 +91,7 @@ class Sealed:
         return Markdown(f"**Open, after {n_probes} probes.** {self._server.__doc__}\n\n{sources}")
 
     def problem(self, wrong: Probe, right: Probe) -> str:
-        """Return why two probes do not single out one cause; "" if they do."""
+        """Return why two probes do not identify the bug, or "" if they do. For the arguments, see `open`."""
         changed = sum(a != b for a, b in zip(wrong, right, strict=True))
         if changed != 1:
             return (

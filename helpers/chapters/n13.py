@@ -1,7 +1,8 @@
-"""What notebook 13 uses: a decode step by the clock beside its bound, changed in four stages; an exercise.
+"""Notebook 13: the measured time of a decode step, after each of four changes, and its lower bound.
 
-Milliseconds are those of the fastest of many calls. ladder.json keeps the ladder of two idle cores, for
-machines that are busy or have one core: `python -m tools ladder` writes it, on an idle machine.
+All times in milliseconds are those of the fastest of many calls. ladder.json stores times of two idle cores,
+which are used on machines that are busy or have only one core. To write it, run `python -m tools ladder` on
+an idle machine.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from helpers.timing.steps import fastest_ms, fastest_part_ms, step_after
 from helpers.timing.turns import Task
 
 RECORDED = Path(__file__).parent / "data" / "ladder.json"
-TOKENS = 256  # rows behind which each step stands
-CORES = torch.get_num_threads()  # PyTorch takes a thread for each core
+TOKENS = 256  # cached tokens before each step
+CORES = torch.get_num_threads()  # PyTorch uses one thread per core
 AS_IT_IS = "as it is"
-WAYS = {  # whether all cores read, and the bits of a weight
+WAYS = {  # whether all cores share each matrix, and the bits of a weight
     AS_IT_IS: (False, 32),
     "compiled, its own products": (False, 32),
     "all cores share each matrix": (True, 32),
@@ -45,56 +46,71 @@ WAYS = {  # whether all cores read, and the bits of a weight
 
 
 def launch_overhead() -> float:
-    """Return the seconds of launch overhead of one operator.
+    """Return the launch overhead of one operator, in seconds.
 
-    Four models of 1 to 16 layers are so narrow that launches are nearly all of their step: the slope counts.
+    It is the slope of step time against the number of operators, for four models of 1 to 16 layers that are
+    so narrow that their steps consist almost entirely of launches.
     """
     steps = [step_after(Transformer(narrow_config(layers)), TOKENS) for layers in (1, 4, 8, 16)]
     return machine.measure_launch_overhead(steps)
 
 
 def in_products(model: Transformer, step: Task, launch: float, turns: int) -> float:
-    """Return the milliseconds of a step inside its products with the matrices, without launching them."""
+    """Return the milliseconds that a step spends on its matrix products, without their launch overhead.
+
+    Args:
+        model: the model that the step runs.
+        step: a decode step.
+        launch: launch overhead of one operator, in seconds.
+        turns: number of turns to measure; more give a steadier result.
+    """
     n_products = sum(isinstance(part, torch.nn.Linear) for part in model.modules())
     return fastest_part_ms(model, {"step": step}, turns)["step"]["matrices"] - 1000 * n_products * launch
 
 
 def rate_of_loop(n_lines: int = 1024) -> float:
-    """Return the numbers a second that a core multiplies with one token's by our loop, in its own cache."""
+    """Return how many weights per second our loop multiplies on one core, with a matrix that is in its cache.
+
+    Args:
+        n_lines: number of rows of the matrix, each of 1,024 weights of 8 bits.
+    """
     matrix, scale = quantize_weight(np.ones((n_lines, 1024), np.float32), bits=8)
     loop = NarrowLinear(matrix, scale, np.zeros(n_lines, np.float32))
-    with machine.torch_threads(1):  # put back at the end: Numba's first call sets PyTorch's number as well
+    with machine.torch_threads(1):  # restores the number, as Numba's first call also sets PyTorch's
         numba.set_num_threads(1)
         return 1000 * matrix.size / fastest_ms({"loop": partial(loop, torch.ones(1, 1024))}, turns=25)["loop"]
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """A model's decode step as it is and after each change of WAYS: counts, prices, and the clock."""
+    """A model's decode step, unchanged and after each change in WAYS: operators, hardware rates and times.
 
-    size: str  # of `model.sizes.CONFIGS`
-    cores: int  # that share a matrix from the second change on
-    launch: float  # seconds of launch overhead, of an operator
-    rate: float  # numbers a second that one core widens and multiplies
-    operators: Mapping[str, int]  # of a step, by way
-    bandwidths: Mapping[str, float]  # bytes a second that come to its cores, by way
-    products: float  # milliseconds of the step as it is inside PyTorch's products, without their launches
-    measured: Mapping[str, float]  # milliseconds of a step, by way
+    Mappings have the keys of WAYS, and methods take one of these keys as `way`.
+    """
+
+    size: str  # key of `model.sizes.CONFIGS`
+    cores: int  # number of cores that share each matrix, from the second change on
+    launch: float  # launch overhead of one operator, in seconds
+    rate: float  # weights per second that one core converts to float32 and multiplies
+    operators: Mapping[str, int]  # number of operators in a step
+    bandwidths: Mapping[str, float]  # bytes per second read by the cores in use
+    products: float  # milliseconds that the unchanged step spends in PyTorch's products, without launches
+    measured: Mapping[str, float]  # measured milliseconds of a step
     source: str = "measured on this machine"
 
     def step(self, way: str) -> StepSeconds:
-        """Return the lower bound of a step, with the ladder's own prices.
+        """Return the terms of a step's lower bound, at the ladder's own rates.
 
-        Attention's operations have none: the rate is that of the loop over a matrix.
+        The arithmetic of attention counts as 0, because its rate is not measured.
         """
-        card = Roof(2 * self.products_per_second(way), self.bandwidths[way])  # multiplied, and added
+        card = Roof(2 * self.products_per_second(way), self.bandwidths[way])  # one product: two operations
         launch = self.operators[way] * self.launch
         config, bits = CONFIGS[self.size], WAYS[way][1]
         step = step_time(config, card, TOKENS, weight_bits=bits, kv_bits=32, launch=launch)
         return replace(step, attention=0.0)
 
     def products_per_second(self, way: str) -> float:
-        """Return the numbers a second that its cores multiply."""
+        """Return how many weights per second the cores in use multiply."""
         return cores_of(way, self.cores) * self.rate
 
     def megabytes(self, way: str) -> float:
@@ -106,14 +122,14 @@ class Ladder:
         return 1000 * self.step(way).total
 
     def in_turn(self, way: str) -> float:
-        """Return the milliseconds of a step whose reading and arithmetic do not overlap at all."""
+        """Return how many milliseconds a step would take if its reading and arithmetic did not overlap."""
         step = self.step(way)
         return 1000 * (step.launch + step.kv_cache + step.weights + step.products)
 
     def spans(self, way: str) -> dict[str, tuple[float, float]]:
-        """Return what a step does from which millisecond to which: arithmetic goes on beside the reading.
+        """Return the start and end of each part of a step, in milliseconds; reading and arithmetic overlap.
 
-        "rest" is what the clock says beyond all that is known.
+        The part "rest" is the measured time that no other part explains.
         """
         step = self.step(way)
         launched, rows = 1000 * step.launch, 1000 * (step.launch + step.kv_cache)
@@ -130,7 +146,7 @@ class Ladder:
         return spans | {"rest": (known, max(known, self.measured[way]))}
 
     def breakdown(self, way: str) -> Table:
-        """Show the terms of a step's lower bound: how often, at which price, and the milliseconds of both."""
+        """Return a table of the terms of a step's lower bound: the count, rate and milliseconds of each."""
         step, speed = self.step(way), self.bandwidths[way]
         bandwidth = f"{speed / 1e9:.0f} GB/s"
         weights = f"{step.products * self.products_per_second(way) / 1e6:.1f} M weights"
@@ -145,11 +161,11 @@ class Ladder:
         return Table([*map(list, terms.values())], [*terms], ["count", "price", "ms"])
 
     def bars(self) -> dict[str, tuple[dict[str, tuple[float, float]], float]]:
-        """Return the steps as `plots.waterfall` draws them: what is known of each, and what is measured."""
+        """Return the steps for `plots.waterfall`: for each way, its `spans` and its measured milliseconds."""
         return {way: (self.spans(way), ms) for way, ms in self.measured.items()}
 
     def flaw(self) -> str:
-        """Return why these numbers cannot be used; empty if they can."""
+        """Return why these measurements cannot be used, or "" if they can."""
         if self.cores < 2:
             return "Python has only one core"
         for way, ms in self.measured.items():
@@ -160,7 +176,11 @@ class Ladder:
 
 
 def ladder(cores: int = CORES) -> Ladder:
-    """Return a ladder measured here, or a recorded one where that is of no use: one core, a busy machine."""
+    """Measure a ladder on this machine; if it has one core or `flaw` finds a flaw, return the recorded one.
+
+    Args:
+        cores: number of cores that share each matrix where WAYS says so.
+    """
     found = climb("16M", cores) if cores > 1 else recorded(cores=1)
     if not (why := found.flaw()):
         return found
@@ -170,12 +190,25 @@ def ladder(cores: int = CORES) -> Ladder:
 
 
 def recorded(**changes: Any) -> Ladder:
-    """Return the ladder of two idle cores, as ladder.json keeps it (prices in 3 digits)."""
+    """Return the ladder of two idle cores that ladder.json stores, with rates rounded to 3 digits.
+
+    Args:
+        changes: fields of `Ladder` to replace.
+    """
     return replace(Ladder(**json.loads(RECORDED.read_text())), **changes)
 
 
 def climb(size: str, cores: int, rounds: int = 3) -> Ladder:
-    """Measure the step of a model with random weights after each change; steps and prices take turns."""
+    """Time a decode step of a randomly initialized model, unchanged and then after each change in WAYS.
+
+    Each of `rounds` rounds measures both the hardware rates and the steps, so that a slow moment affects
+    both.
+
+    Args:
+        size: key of CONFIGS.
+        cores: threads that share each matrix where WAYS says so.
+        rounds: number of rounds.
+    """
     model = Transformer(CONFIGS[size])
     twins = {bits: speed_up(model, bits=bits, threads=1) for bits in (32, 16, 8)}
     steps = {
@@ -193,7 +226,7 @@ def climb(size: str, cores: int, rounds: int = 3) -> Ladder:
     return Ladder(
         size,
         cores,
-        launch=median(launches),  # a slope, so the least is no better than the others
+        launch=median(launches),  # a slope, so the smallest is not the most accurate
         rate=max(rates),
         operators=operators,
         bandwidths={way: max(one[both] for one in read) for way, both in WAYS.items()},
@@ -203,7 +236,7 @@ def climb(size: str, cores: int, rounds: int = 3) -> Ladder:
 
 
 def cores_of(way: str, cores: int) -> int:
-    """Return how many of the cores share a matrix after a change."""
+    """Return how many of `cores` cores share each matrix in a way of WAYS: all of them, or 1."""
     return cores if WAYS[way][0] else 1
 
 
@@ -225,7 +258,10 @@ def _bandwidth(config: ModelConfig, shared: bool, bits: int, cores: int) -> floa
 
 
 def milliseconds(guess: Any, lower_bound: float, measured: float) -> Guess:
-    """Compare the guess of the milliseconds of a step after a change: from its lower bound to the clock."""
+    """Compare a guess of a step's milliseconds with the range from its lower bound to its measured time.
+
+    A guess is right up to 10% outside this range.
+    """
     near = isinstance(guess, int | float) and lower_bound / 1.1 <= guess <= 1.1 * measured
     why = f"The lower bound is {lower_bound:.2f} ms, the clock says {measured:.2f}."
     why += " Right is all between, and a tenth more."
@@ -233,7 +269,12 @@ def milliseconds(guess: Any, lower_bound: float, measured: float) -> Guess:
 
 
 def hidden(reading: float, multiplying: float, together: float) -> float:
-    """Return the share of the shorter part that goes on beside the longer: 1 if all of it, 0 if nothing."""
+    """Return the share of the shorter of two parts that overlaps the longer: 1 if all of it, 0 if none.
+
+    Args:
+        reading, multiplying: time of each part alone.
+        together: time of both parts together, in the same unit.
+    """
     return (reading + multiplying - together) / min(reading, multiplying)
 
 

@@ -1,4 +1,4 @@
-"""What notebook 14, fewer rows and fewer bits, uses: what a cache has left, its figures and its exercise."""
+"""Notebook 14, fewer rows and fewer bits: the rows that remain in a cache, the figures, and an exercise."""
 
 from __future__ import annotations
 
@@ -22,22 +22,32 @@ from helpers.recording.model import as_array, cores_of
 from helpers.recording.recorder import attention_weights
 from helpers.tokenizer import Tokenizer
 
-LEAST = 0.1  # weight that is written
-HIGH, ROOM, LONGEST = 210, 17, 200  # px of the plot, from one line of names to the next, and of a name
+LEAST = 0.1  # smallest attention weight that is shown as a number
+HIGH, ROOM, LONGEST = 210, 17, 200  # px: height of the plot, between lines of names, and longest name
 Point = tuple[float, float]
 
 
 class Kept(NamedTuple):
-    """What is left of a text: {place of a row, from 0: weight that the newest token gives it}; the reply."""
+    """The rows that remain in a cache after a text, and the reply."""
 
-    weights: dict[int, float]
-    says: str
+    weights: dict[int, float]  # from the position of each row, from 0, to the newest token's attention weight
+    says: str  # the reply
 
 
 def kept(
     model: Transformer, tokenizer: Tokenizer, text: str, make_cache: Callable[[ModelConfig], Cache]
 ) -> Kept:
-    """Run a text into an empty cache, then three words more; the weights are those of `NAME_HEAD`."""
+    """Run a text into an empty cache; return the rows that remain, and a reply of three words.
+
+    Args:
+        model: the model.
+        tokenizer: the model's tokenizer.
+        text: the text.
+        make_cache: function from a config to an empty cache.
+
+    Returns:
+        The rows, with the attention weights of the head `NAME_HEAD`, and the reply.
+    """
     ids, cache, (layer, head) = tokenizer.encode(text), make_cache(model.config), NAME_HEAD
     core, given = cores_of(model)[layer], list[Tensor]()
     with core.register_forward_pre_hook(lambda core, taken: given.extend(taken)):
@@ -52,7 +62,14 @@ def kept(
 
 
 def rows_left(words: Sequence[str], caches: Mapping[str, Kept]) -> Picture:
-    """Draw a text once for each cache: filled boxes where rows are left, large weights, the reply."""
+    """Draw a text once for each cache, with the attention weights of at least `LEAST`, and the reply.
+
+    Words whose rows remain have filled boxes; the others have dashed boxes.
+
+    Args:
+        words: the words of the text, one per token.
+        caches: from the name of each cache to what `kept` returned for it.
+    """
 
     def draw(sheet: Sheet) -> None:
         y = 18.0
@@ -86,11 +103,14 @@ def rows_left(words: Sequence[str], caches: Mapping[str, Kept]) -> Picture:
 
 
 def variants(dots: Mapping[str, Sequence[float]], most: int, own: str) -> Picture:
-    """Draw the loss against the KiB of a text, one named dot a variant, hollow if it does not sign them all.
+    """Draw a labelled dot for each variant, at its cache size and its loss.
+
+    The dot is filled if the variant signs all texts correctly, and hollow otherwise.
 
     Args:
-        dots: KiB, texts signed right of `most`, and loss of each variant, by its name.
-        own: the reader's variant, in a colour of its own, as windows have.
+        dots: from the name of each variant to (KiB per diary, number of correctly signed texts, loss).
+        most: number of texts to sign.
+        own: name of the reader's variant, which is drawn in a colour of its own.
     """
     sizes, _, losses = zip(*dots.values(), strict=True)
 
@@ -104,7 +124,7 @@ def variants(dots: Mapping[str, Sequence[float]], most: int, own: str) -> Pictur
             for name, (size, _, loss) in dots.items()
         }
         names_at = flags(dots_at, right)
-        top = 52 - min(0.0, *(y for _, y in names_at.values()))  # names may stand above the plot
+        top = 52 - min(0.0, *(y for _, y in names_at.values()))  # names may be above the plot
         sheet.heading(f"loss; a filled dot signs all {most}")
         axes = sheet.plot(left, top, right, top + HIGH, "KiB a diary")
         log_axes(axes.xaxis, base=2)
@@ -129,7 +149,14 @@ def _colour(name: str, own: str) -> str:
 
 
 def flags(dots: Mapping[str, Point], right: float) -> dict[str, Point]:
-    """Return where each name begins: at the right of a pole on its dot, which no other name crosses."""
+    """Return the (x, y) position in px at which the name of each dot begins.
+
+    Each name is at the top of a vertical pole on its dot, placed so that names do not overlap or cross poles.
+
+    Args:
+        dots: from each name to the (x, y) position of its dot; y increases downward.
+        right: x of the right edge, which no name crosses.
+    """
     found: dict[str, Point] = {}
     for name in sorted(dots, key=lambda name: (-dots[name][0], dots[name][1])):
         x, y = dots[name]
@@ -148,7 +175,7 @@ def flags(dots: Mapping[str, Point], right: float) -> dict[str, Point]:
 
 
 def positions(length: int, window: int, sinks: int) -> list[int]:
-    """Return the positions that are sinks or among the newest."""
+    """Return the positions, from 0, that remain: the first `sinks` and the last `window` of `length`."""
     return [at for at in range(length) if at < sinks or at >= length - window]
 
 

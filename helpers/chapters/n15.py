@@ -1,4 +1,4 @@
-"""What notebook 15, fewer heads, uses: its figures and its prediction."""
+"""Notebook 15, fewer heads: the figures and a prediction."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ QUERY, KEY, VALUE, LATENT = (
     ("panel", "ink"),
 )  # fill and edge
 Shape = tuple[str, int, int, str]  # a matrix: its name, rows, columns, colour
-LARGEST = 45.0  # px of the longer of a query and a latent
-EACH = 0.5  # px a number of a row
-HEAD, STEP = 24, 34  # px: a query head, and from one to the next
+LARGEST = 45.0  # px: side of the larger of a query and a latent
+EACH = 0.5  # px per number of a row
+HEAD, STEP = 24, 34  # px: width of a query head, and distance from one head to the next
 
 
 def operations_a_byte(guess: Any) -> Guess:
-    """Compare the guess how many operations a byte attention does in Llama-3.1-8B, in a decode step."""
+    """Compare a guess of how many operations per byte attention performs in a decode step of Llama-3.1-8B."""
     model = MODELS["Llama-3.1-8B"]
     return Guess(guess, model.n_heads // model.n_kv_heads, "A row that is read serves four heads.")
 
 
 def who_reads(kinds: Mapping[str, Full | Latent], n_heads: int) -> Picture:
-    """Draw one token's row in one layer of each kind, as wide as it has numbers, and which heads read what.
+    """Draw one token's row in one layer of each type, to scale, and lines from the query heads that read it.
 
     Args:
-        kinds: the layers, by name.
-        n_heads: query heads of each.
+        kinds: the layers to compare, by name.
+        n_heads: number of query heads in each layer.
     """
 
     def draw(sheet: Sheet) -> None:
@@ -53,21 +53,24 @@ def who_reads(kinds: Mapping[str, Full | Latent], n_heads: int) -> Picture:
 
 
 def _parts(kind: Full | Latent) -> list[dict[str, tuple[int, tuple[str, str]]]]:
-    """The boxes of a row, those together that the same heads read: by name, their numbers and colours."""
+    """Return the parts of a row, one for each group of heads.
+
+    Each part is a dict from the name of a box to how many numbers it has and to its colours (fill, edge).
+    """
     if isinstance(kind, Latent):
         return [{"c": (kind.rank, LATENT), "K": (kind.rope_dim, KEY)}]
     return [{"K": (kind.k_dim, KEY), "V": (kind.v_dim, VALUE)}] * kind.n_kv_heads
 
 
 def _group(g: int, parts: int, n_heads: int) -> range:
-    """The query heads that read part g."""
+    """Return the indices, from 0, of the query heads that read part g of a row with this many parts."""
     return range(g * n_heads // parts, (g + 1) * n_heads // parts)
 
 
 def _reads(
     sheet: Sheet, left: float, top: float, wide: float, name: str, kind: Full | Latent, n_heads: int
 ) -> None:
-    """One kind: its query heads, the lines, and the row below."""
+    """Draw one layer, in a column of the sheet: its query heads, and below them the row and lines to it."""
     middle, parts = left + wide / 2, _parts(kind)
     sheet.text(middle, top, name, at="center", bold=True)
     heads = [middle + STEP * (h - (n_heads - 1) / 2) for h in range(n_heads)]
@@ -88,12 +91,14 @@ def _reads(
 
 
 def two_orders(S: int, D: int, rank: int) -> Picture:
-    """Draw one query's scores as a product of three, in two orders, and count the multiplications of each.
+    """Draw the scores of one query as a product of three matrices, computed in two orders.
+
+    The number of multiplications is given for each order.
 
     Args:
-        S: latents in the cache.
-        D: numbers in a query of one head.
-        rank: numbers in a latent.
+        S: number of latents in the cache.
+        D: size of one head's query.
+        rank: size of a latent.
     """
     query, matrix, latents = ("query", 1, D, "query"), ("M", D, rank, "panel"), ("latents", rank, S, "panel")
     keys, wide = ("keys", D, S, "key"), ("query · M", 1, rank, "query")
@@ -120,7 +125,15 @@ def two_orders(S: int, D: int, rank: int) -> Picture:
 
 
 def _shapes(sheet: Sheet, y: float, unit: float, shapes: list[Shape], marked: list[Shape]) -> None:
-    """Matrices side by side, each with its name above and its size below; a line under the marked ones."""
+    """Draw matrices side by side, with their names above and sizes below, and one line under those marked.
+
+    Args:
+        sheet: the sheet to draw on.
+        y: top of the matrices, in px.
+        unit: px per number.
+        shapes: the matrices.
+        marked: the neighbouring matrices that are multiplied first; may be empty.
+    """
     x, ends = 8.0, []
     for shape in shapes:
         name, high, wide, kind = shape

@@ -1,4 +1,4 @@
-"""What notebook 16, serving many, uses beside the engine: a map of slots and budgets, figures, exercises."""
+"""Notebook 16, serving many: a map of slots and token budgets, figures, and exercises."""
 
 from __future__ import annotations
 
@@ -28,22 +28,28 @@ from helpers.serve.scheduler import Plan, Scheduler
 from helpers.serve.simulation import simulate
 
 SLOTS, BUDGETS = (8, 16, 64), (64, 256, 512, 1024, 4096)
-REACHED = 0.7  # of the card's bandwidth and compute, as others have measured
-N, GROWS = 150, 5000  # requests; ms: who waits this long stands in a line that grows as long as people come
-Steps = Sequence[Mapping[int, str]]  # who runs in each step, by the slot
+REACHED = 0.7  # share of the card's bandwidth and compute that is reached, as others have measured
+N, GROWS = 150, 5000  # requests; ms: a wait this long means a queue that grows while requests arrive
+Steps = Sequence[Mapping[int, str]]  # for each step, from a slot to the request that runs in it
 Waits = Mapping[tuple[int, int], tuple[float, float]]
 
-RECORDED = Path(__file__).parent / "data"  # card_*.json, by tools/card.py
+RECORDED = Path(__file__).parent / "data"  # card_*.json, written by tools/card.py
 
-# A decode step of Llama-2-7B on an A100 80 GB in 16 bits, the median of all in a run, by users and tokens of
-# prompt and reply: LMDeploy 0.1.0a1, docs/en/benchmark/a100_fp16.md at commit 3e391df, 2023.
+# From (users, prompt tokens, reply tokens) to the median milliseconds of the decode steps of a run, for
+# Llama-2-7B on an A100 80 GB in 16 bits.
+# Source: LMDeploy 0.1.0a1, docs/en/benchmark/a100_fp16.md at commit 3e391df, 2023.
 PUBLISHED = {(1, 128, 2048): 10, (16, 128, 2048): 15, (32, 128, 2048): 21, (64, 128, 2048): 30}
 
 
 def steps_measured(folder: Path = RECORDED) -> dict[str, list[float]]:
-    """Return by users, of each published step: tokens of a user half way, the bound in ms, ms, their ratio.
+    """Return the published decode steps, then those that tools/card.py recorded with 1,000 tokens per user.
 
-    Behind them, if there are any, those that tools/card.py has recorded with 1,000 tokens each.
+    Args:
+        folder: folder of the recordings, card_*.json.
+
+    Returns:
+        From the number of users (and, of a recording, model and device) to a list of the tokens per user
+        (halfway through the reply), the lower bound in ms, the measured ms, and bound / measured.
     """
     lines = {}
     for (users, prompt, reply), ms in PUBLISHED.items():
@@ -61,15 +67,25 @@ def steps_measured(folder: Path = RECORDED) -> dict[str, list[float]]:
 
 @lru_cache(64)
 def choices(service: Service, per_second: float, hits: bool) -> Waits:
-    """Return the ms that 99 of 100 wait for a first word, and between two, by slots and budget.
+    """Simulate a service with each pair of slots and token budget, and return the waits.
 
-    A choice of slots that is never used up changes nothing: it has the waits of the one above it.
+    If some slots are never in use, fewer slots give the same waits as long as they suffice, and these are
+    not simulated again.
+
+    Args:
+        service: the service.
+        per_second: mean number of requests that arrive per second.
+        hits: whether the KV entries of earlier turns are found in the cache.
+
+    Returns:
+        From (slots, budget) to the 99th-percentile waits in ms: to the first word, and the longest wait
+        between two words.
     """
     waits: dict[tuple[int, int], tuple[float, float]] = {}
     arrivals = fleet.chat_turns(service, N, 0, per_second, hits)
     longest = max(len(request.prompt) + request.max_new_tokens for _, request in arrivals)
     for budget in BUDGETS:
-        most, last = SLOTS[-1] + 1, SLOTS[-1]  # slots in use at the same time, where so many were allowed
+        most, last = SLOTS[-1] + 1, SLOTS[-1]  # slots in use at the same time, when `last` were allowed
         for slots in reversed(SLOTS):
             if most <= slots:
                 waits[slots, budget] = waits[last, budget]
@@ -90,16 +106,23 @@ def choices(service: Service, per_second: float, hits: bool) -> Waits:
 
 
 def slots_that_fit(service: Service, hits: bool) -> int:
-    """Return the replies whose rows fit beside the weights, and with hits beside all idle chats, too."""
+    """Return how many replies' rows fit into the memory that the weights leave.
+
+    With `hits`, the rows of shared tokens and of all idle chats also take up memory.
+    """
     own = service.kv_nbytes(service.context - service.shared_tokens * hits)
     kept = service.weights_nbytes + hits * (service.shared_nbytes + service.idle_chats * service.idle_nbytes)
     return max(0, int((service.memory_gib * GIB - kept) // own))
 
 
 def recipe(service: Service) -> list[tuple[str, str, int]]:
-    """Return limits of slots and budget, how each is worked out, and its number, where no rows are found.
+    """Return limits of the slots and of the token budget, if the rows of earlier turns are not found.
 
-    If all waits between words take what the SLO allows, replies are under way for longest (Little's law).
+    The minimum number of slots follows from Little's law, with every wait between words as long as the SLO
+    allows.
+
+    Returns:
+        For each limit: its name, its formula in words, and its value.
     """
     slo, prompt = service.itl_slo, service.context - service.reply // 2
     slots = math.ceil(service.replying(slo))
@@ -107,7 +130,7 @@ def recipe(service: Service) -> list[tuple[str, str, int]]:
     step = partial(step_time, bandwidth_reached=REACHED, compute_reached=REACHED)
 
     def seconds(budget: int) -> float:
-        chunk = budget - slots  # the last of a prompt
+        chunk = budget - slots  # the last chunk of a prompt
         texts = [*[(service.context, 1)] * slots, (max(0, prompt - chunk), chunk)]
         return step(service.model, service.card, texts).total
 
@@ -122,16 +145,20 @@ def recipe(service: Service) -> list[tuple[str, str, int]]:
 
 @dataclass(frozen=True)
 class Choices:
-    """What each choice of slots and budget lets people wait, drawn; filled where both are short enough."""
+    """A map of the 99th-percentile waits for each pair of slots and token budget.
 
-    waits: Waits  # as of `choices`
-    most: tuple[float, float]  # ms that each may take
-    fit: int  # slots that fit into the memory
+    Each cell shows two waits in ms, to the first word and between words. It is filled if both waits are
+    within `most` and the slots fit into memory.
+    """
+
+    waits: Waits  # as `choices` returns them
+    most: tuple[float, float]  # longest waits allowed, in ms: to the first word, and between two words
+    fit: int  # number of slots that fit into memory
     note: str = "For 99 of 100, ms: above to the first word, below between two words."
 
     @property
     def fine(self) -> list[tuple[int, int]]:
-        """The choices with which both waits are short enough, and all rows fit."""
+        """The (slots, budget) pairs for which both waits are within `most` and the slots fit into memory."""
         return [
             pair
             for pair, both in self.waits.items()
@@ -163,7 +190,7 @@ class Choices:
             y += high
 
     def in_words(self) -> str:
-        """Say what the map shows."""
+        """Return the map as text."""
         sentence = "; ".join(
             f"{slots} slots, {budget:,}: {' and '.join(map(short_ms, both))}"
             for (slots, budget), both in sorted(self.waits.items())
@@ -173,21 +200,23 @@ class Choices:
         return f"{alt}. {sentence}. {self.fit} slots fit. Short enough: {good}."
 
     def html(self) -> str:
-        """Return the live picture."""
+        """Return the map as the HTML of a picture."""
         return Picture(self.draw, self.in_words()).html()
 
 
 def short_ms(ms: float) -> str:
-    """Write milliseconds; where a line grows, no wait can be told."""
+    """Return milliseconds as text, or "grows" if the wait is so long that the queue must be growing."""
     return "grows" if ms >= GROWS else f"{ms:,.0f}"
 
 
 class Map(Explorer):
-    """A service on one card: which slots and which budget meet both SLOs, simulated by the one equation.
+    """An explorer that shows which slots and token budgets meet both SLOs of a service on one card.
+
+    Waits are simulated, with step times from the equation of `step_time`.
 
     Args:
-        service: what comes, and on which card; no rows of earlier turns are found at first.
-        ttft_slo: seconds to a first word that are allowed at first.
+        service: the initial service. At first, rows of earlier turns are not found in the cache.
+        ttft_slo: initial limit on the time to the first word, in seconds.
     """
 
     title = "Explorer: slots and budget, by what comes and by two SLOs"
@@ -208,7 +237,12 @@ class Map(Explorer):
         }
 
     def at(self, arrivals: float, message: int, reply: int, **_: Any) -> Service:
-        """Return the service with these settings."""
+        """Return the service with these settings.
+
+        Args:
+            arrivals: requests per second.
+            message, reply: tokens of a message and of a reply.
+        """
         chats = arrivals / self.service.turns
         card = self.service.card.name
         return replace(self.service, card=card, message=message, reply=reply, chats_per_second=chats)
@@ -230,15 +264,18 @@ class Map(Explorer):
 
 
 def choose(label: str, numbers: Sequence[float], first: float) -> Any:
-    """A knob over a few numbers, the first setting among them."""
+    """Return a knob to choose from a few numbers, to which the initial value `first` is added."""
     return pick(label, sorted({*numbers, round(first)}), round(first))  # type: ignore[arg-type]
 
 
 def slots(runs: Mapping[str, Steps], n_slots: int) -> Picture:
-    """Draw slots against numbered steps, a block for each request, one run over the other; idle is hatched.
+    """Draw one chart for each run, with a row per slot, a column per step and a block for each request.
+
+    Idle slots are hatched.
 
     Args:
-        runs: up to 20 steps of each run, by its name: who has which slot, from 0.
+        runs: from the name of each run to its steps, up to 20; a step maps slots, from 0, to requests.
+        n_slots: number of slots.
     """
     longest = max(map(len, runs.values()))
     need(longest <= 20, f"{longest} steps in the longest run; expected at most 20 to draw")
@@ -266,7 +303,7 @@ def slots(runs: Mapping[str, Steps], n_slots: int) -> Picture:
             for n in range(len(steps)):
                 x = left + wide * (n + 1)
                 sheet.line((x, begin_y), (x, begin_y + high * n_slots + 4), colour="line", width=1)
-                if wide >= 20 or (n + 1) % 5 == 0:  # where there is room for a number
+                if wide >= 20 or (n + 1) % 5 == 0:  # if there is room for the number
                     sheet.note(x - wide / 2, begin_y + high * n_slots + 12, str(n + 1), at="center")
             top = begin_y + high * n_slots + 46
 
@@ -283,7 +320,16 @@ def slots(runs: Mapping[str, Steps], n_slots: int) -> Picture:
 
 
 def stretches(steps: Steps, slot: int) -> list[tuple[str, int, int]]:
-    """Return who has a slot from which step to which; "" for nobody."""
+    """Return the stretches of consecutive steps in which a slot has the same request.
+
+    Args:
+        steps: the steps, each of which maps slots to requests.
+        slot: the slot, from 0.
+
+    Returns:
+        (request, begin, end) for each stretch, in order. The request is "" while the slot is idle; `begin`
+        and `end` are indices of steps, from 0, and `end` is exclusive.
+    """
     found: list[tuple[str, int, int]] = []
     for who, each in groupby(step.get(slot, "") for step in steps):
         begin = found[-1][2] if found else 0
@@ -300,14 +346,28 @@ def _hatched(sheet: Sheet, x: float, y: float, wide: float, high: float) -> None
 
 
 def stall(budgets: Sequence[int], ttft: Sequence[float], gap: Sequence[float]) -> Picture:
-    """Draw what a budget of tokens does to a long prompt and to those who run beside it, milliseconds."""
+    """Draw how the token budget affects a long prompt and the requests that run at the same time.
+
+    Args:
+        budgets: tokens per step, ascending.
+        ttft: time to first token of the long prompt with each budget, in ms.
+        gap: longest wait between two words of the other requests with each budget, in ms.
+    """
     series = {"TTFT of the long prompt": ttft, "longest wait of others": gap}
     across = "tokens of a step, at most"
     return curves("milliseconds", "ms", across, budgets, series, "xy")
 
 
 def dealt(waiting: list[int], running: int, budget: int, whole: bool = False, by: bool = False) -> list[int]:
-    """Deal out a budget; where prompts go `whole` or not at all, those that fit may pass others `by`."""
+    """Return how many tokens of each waiting prompt run in the next step.
+
+    Args:
+        waiting: tokens left to process in each prompt, in order of arrival.
+        running: number of running requests, each of which takes one token of the budget.
+        budget: maximum number of tokens in the step.
+        whole: run each prompt whole or not at all, instead of in chunks.
+        by: if whole, let prompts that fit overtake a prompt that does not.
+    """
     left, given = budget - running, []
     for tokens in waiting:
         fits = tokens <= left
@@ -348,7 +408,7 @@ KNOBS = {
 
 
 def turning(complaint: str, *others: str) -> list[dict[str, str]]:
-    """Return answers in which one complaint gets another choice."""
+    """Return copies of KNOBS, in each of which one complaint has another of the given choices."""
     return [KNOBS | {complaint: other} for other in others]
 
 

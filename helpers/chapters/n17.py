@@ -1,4 +1,4 @@
-"""What notebook 17, pages, uses beside the serving: a chat as a provider bills it, and the exercises."""
+"""Notebook 17, pages: a chat as a provider bills it, and the exercises."""
 
 from __future__ import annotations
 
@@ -19,30 +19,35 @@ from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.explorer import Explorer, knob, pick
 from helpers.drawing.words import SMALL, text_width
 
-Text = list[tuple[Hashable, int]]  # what a piece says, and its tokens
+Text = list[tuple[Hashable, int]]  # pieces of text, each a key that identifies its content, and its tokens
 
 PARTS = ("tools", "system", "clock", "summary", "chat", "question")
-BREAKPOINT, TAG, MOST = "|", "breakpoint", 4  # in a list, on a tag, of a request at most
-TOOLS, CLOCK, SUMMARY = 5, 8, 200  # how many; tokens
-KEPT = 300  # seconds after its last use that an entry is found
+BREAKPOINT, TAG, MOST = "|", "breakpoint", 4  # a breakpoint in a list, on a tag; maximum in a request
+TOOLS, CLOCK, SUMMARY = 5, 8, 200  # number of tools; tokens of the clock and of the summary
+KEPT = 300  # seconds that an entry of the provider's cache is kept after its last use
 MODEL = "Claude Opus 5.5"
 PRICED = DATED["prices"][MODEL]
-PRICES = {  # dollars a million tokens
+PRICES = {  # dollars per million tokens
     **{"read": PRICED.value["cache_read"], "written": PRICED.value["cache_write_5_minutes"]},
     "plain": PRICED.value["input"],
 }
 PRICED_AS = f"{MODEL} as of {PRICED.day}"
 FILLS = {"read": "value fill", "written": "query", "plain": "generated"}
-EDITED = ("clock", "summary")  # parts that are another text in each turn
+EDITED = ("clock", "summary")  # parts whose text changes in every turn
 
 
 @dataclass(frozen=True)
 class Client:
-    """What a client sends in each turn: names of PARTS, and at most MOST breakpoints, or ValueError."""
+    """How a client composes the prompt of each turn of a chat.
 
+    Raises:
+        ValueError: `parts` has an unknown name, or over `MOST` breakpoints.
+    """
+
+    # Names in PARTS and breakpoints ("|"), in the order of the prompt.
     parts: Sequence[str] = ("tools", "|", "system", "|", "chat", "question", "|")
-    shuffled: bool = False  # the tools come in another order each time
-    dropped: bool = False  # the thoughts of earlier replies are left out
+    shuffled: bool = False  # whether the tools are in a new random order in each turn
+    dropped: bool = False  # whether the thoughts of earlier replies are left out
 
     def __post_init__(self) -> None:
         unknown, n = {*self.parts} - {*PARTS, BREAKPOINT}, [*self.parts].count(BREAKPOINT)
@@ -52,7 +57,15 @@ class Client:
             raise ValueError(f"got {got}; expected {wanted}")
 
     def prompt(self, service: Service, chat: int, turn: int) -> tuple[Text, list[int]]:
-        """Return what is sent in a turn, and how many pieces stand before each breakpoint."""
+        """Compose the prompt of one turn.
+
+        Args:
+            service: gives the number of tokens of each part.
+            chat, turn: number of the chat and of the turn, from 0.
+
+        Returns:
+            The prompt, and the number of its pieces before each breakpoint.
+        """
         order = [*range(TOOLS)]
         if self.shuffled:
             random.Random(100 * chat + turn).shuffle(order)
@@ -78,20 +91,20 @@ class Client:
 
 
 def reply(service: Service, chat: int, turn: int) -> Text:
-    """Return a reply: thoughts, two fifths of it, and what is said."""
+    """Return a reply as two pieces: the thoughts, with two fifths of its tokens, and the visible reply."""
     thoughts = 2 * service.reply // 5
     return [(("thoughts", chat, turn), thoughts), (("reply", chat, turn), service.reply - thoughts)]
 
 
 class Turn(NamedTuple):
-    """What a turn took, in tokens; read, written and plain are as a provider bills the prompt."""
+    """The prompt of one turn, in tokens. A provider bills each of its tokens as read, written or plain."""
 
-    parts: list[tuple[str, int]]  # of its prompt, by name, in order
-    marks: list[int]  # before each breakpoint
-    cached: int  # found in the pages of an engine
-    read: int
-    written: int
-    plain: int
+    parts: list[tuple[str, int]]  # name and tokens of each part of the prompt, in order
+    marks: list[int]  # tokens before each breakpoint
+    cached: int  # tokens found in the pages of an engine
+    read: int  # tokens read from the provider's cache
+    written: int  # tokens written to the provider's cache
+    plain: int  # tokens billed as plain input
 
     @property
     def prompt(self) -> int:
@@ -99,27 +112,30 @@ class Turn(NamedTuple):
 
 
 def length(text: Text) -> int:
-    """Count the tokens of a text."""
+    """Return the number of tokens in a text."""
     return sum(n for _, n in text)
 
 
 def shared(a: Text, b: Text) -> int:
-    """Count the tokens of the prefix that two texts share."""
+    """Return the number of tokens in the longest common prefix of two texts."""
     alike = takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False))
     return sum(n for (_, n), _ in alike)
 
 
 def bill(client: Client, service: Service, shortest: int = 512, page: int = 16) -> list[Turn]:
-    """Return what each turn of a chat takes, where another of its kind has been before it.
+    """Return the turns of a chat that follows an earlier chat of the same client.
 
-    An engine finds full pages of earlier texts, replies too, and leaves a token to run. A provider reads the
-    longest prefix, up to the last breakpoint, that ended at a breakpoint before. The rest up to the last
-    breakpoint is written, what comes after it is plain input. No other request needs the memory meanwhile.
-    An entry is found for KEPT seconds after its last use: after a longer `service.pause` a chat's own entries
-    are gone, while those that other chats use as well are still there.
+    An engine finds full pages of earlier texts, including replies, but always processes the last token of a
+    prompt. A provider reads the longest prefix that ended at a breakpoint of an earlier request; the rest up
+    to the last breakpoint is written; and tokens after that are plain input. No other requests evict entries.
+
+    The provider keeps an entry for KEPT seconds after its last use. If `service.pause` is longer, a chat's
+    own entries expire between turns, but those that other chats also use remain.
 
     Args:
-        shortest: tokens that an entry of the provider's cache has at least.
+        client: how the prompts are composed.
+        service: gives the number of turns, the pause, and the tokens of each part.
+        shortest: minimum number of tokens in an entry of the provider's cache.
         page: rows in a page of the engine.
     """
     texts, entries, turns = list[Text](), list[Text](), list[Turn]()
@@ -127,13 +143,13 @@ def bill(client: Client, service: Service, shortest: int = 512, page: int = 16) 
         for n in range(service.turns):
             text, at = client.prompt(service, chat, n)
             total = length(text)
-            # The newest token has no row.
+            # The newest token of an earlier text has no row.
             found = (min(shared(text, old), length(old) - 1, total - 1) for old in texts)
             cached = page * (max(found, default=0) // page)
             marks = [length(text[:end]) for end in at]
             last = max((mark for mark in marks if mark >= shortest), default=0)
             read = max((length(one) for one in entries if shared(text, one) == length(one)), default=0)
-            if not chat or service.pause <= KEPT:  # the first chat is the one for all others
+            if not chat or service.pause <= KEPT:  # the first chat represents all other chats
                 entries += [text[:end] for end, mark in zip(at, marks, strict=True) if mark >= shortest]
             texts.append([*text, *reply(service, chat, n)])
             turns.append(Turn(named(text, client), marks, cached, read, last - read, total - last))
@@ -141,37 +157,40 @@ def bill(client: Client, service: Service, shortest: int = 512, page: int = 16) 
 
 
 def named(text: Text, client: Client) -> list[tuple[str, int]]:
-    """Return the parts of a prompt by their names; questions and replies are the chat."""
+    """Return the name and tokens of each part of a prompt, in order.
+
+    Thoughts, replies and questions are all named "chat", and adjacent parts with the same name are merged.
+    """
     names = {"thoughts": "chat", "reply": "chat", "question": "chat"}
     pieces = [(names.get(what[0], what[0]), n) for what, n in text]  # type: ignore[index]
     return [(name, sum(n for _, n in those)) for name, those in groupby(pieces, lambda one: one[0])]
 
 
 def dollars(turns: Sequence[Turn]) -> float:
-    """Return what the prompts of a thousand such chats cost."""
+    """Return the cost of the prompts of a thousand chats with these turns, in dollars."""
     return sum(getattr(one, kind) * price for one in turns for kind, price in PRICES.items()) / 1000
 
 
 def uncached(turns: Sequence[Turn]) -> float:
-    """Return what they cost without a breakpoint."""
+    """Return the cost of the prompts of a thousand such chats without any breakpoint, in dollars."""
     return sum(one.prompt for one in turns) * PRICES["plain"] / 1000
 
 
 def processed(turns: Sequence[Turn]) -> int:
-    """Count the tokens of the prompts that an engine does not find in its pages."""
+    """Return how many tokens of the turns' prompts an engine does not find in its pages."""
     return sum(one.prompt - one.cached for one in turns)
 
 
 @dataclass(frozen=True)
 class Stairs:
-    """Chats as a provider bills them: a strip for each turn, one under the other, to scale."""
+    """A drawing of chats as a provider bills them, with a strip for each turn, drawn to scale."""
 
-    chats: Mapping[str, Sequence[Turn]]  # by the client's name
-    high: float = 4  # px of a strip
-    note: str = ""  # beneath the static form
+    chats: Mapping[str, Sequence[Turn]]  # from the name of each client to the turns of its chat
+    high: float = 4  # height of a strip in px
+    note: str = ""  # text below the static form
 
     def draw(self, sheet: Sheet) -> None:
-        """Draw them on a sheet."""
+        """Draw the chats on a sheet."""
         y = self._legend(sheet) + 14
         unit = (sheet.width - 36) / max(one.prompt for turns in self.chats.values() for one in turns)
         for name, turns in self.chats.items():
@@ -200,7 +219,7 @@ class Stairs:
             y += 31
 
     def _legend(self, sheet: Sheet) -> float:
-        """Draw what the colours mean; return where it ends."""
+        """Draw the legend, and return the y position below it."""
         words = {"read": "read again", "written": "written", "plain": "plain input"}
         turns = [one for chat in self.chats.values() for one in chat]
         kinds = {kind: fill for kind, fill in FILLS.items() if any(getattr(one, kind) for one in turns)}
@@ -221,7 +240,7 @@ class Stairs:
         return y + 18
 
     def in_words(self) -> str:
-        """Say what the picture shows."""
+        """Return the drawing as text."""
         lines = []
         for name, turns in self.chats.items():
             sums = {kind: sum(getattr(one, kind) for one in turns) for kind in FILLS}
@@ -232,18 +251,27 @@ class Stairs:
         return " ".join([*lines, f"Prices of {PRICED_AS}."])
 
     def html(self) -> str:
-        """Return the live picture."""
+        """Return the drawing as the HTML of a picture."""
         return Picture(self.draw, self.in_words()).html()
 
 
 def stairs(clients: Mapping[str, Client], service: Service) -> Picture:
-    """Draw what each turn of each client's chat costs, as a provider bills it."""
+    """Draw how a provider bills each turn of each client's chat, and what the chats cost.
+
+    Args:
+        clients: the clients, by name.
+        service: gives the number of turns and the tokens of each part.
+    """
     drawn = Stairs({name: bill(client, service) for name, client in clients.items()})
     return Picture(drawn.draw, drawn.in_words())
 
 
 class YourClient(Explorer):
-    """One client's bill, with the parts of its prompt to drag, and the provider's rules to turn."""
+    """An explorer of one client's bill, in which the reader arranges the parts of the prompt.
+
+    The reader also sets the minimum size of a cache entry, and whether the client shuffles the tools or
+    leaves out earlier thoughts.
+    """
 
     title = "Explorer: what a chat costs, by the order of its parts"
 
@@ -251,7 +279,7 @@ class YourClient(Explorer):
         self.service = service
 
     def knobs(self) -> dict[str, Any]:
-        """Make the knobs; ipywidgets 7 has no tags to drag, so there the parts are typed."""
+        """Return the knobs. The parts are tags to drag, or typed text in ipywidgets 7, which has no tags."""
         if hasattr(widgets, "TagsInput"):
             first = [TAG if part == BREAKPOINT else part for part in Client.parts]
             order: Any = widgets.TagsInput(value=first, allowed_tags=[*PARTS, TAG], allow_duplicates=True)
@@ -267,13 +295,22 @@ class YourClient(Explorer):
         }
 
     def turns(self, parts: Sequence[str] | str, shortest: int, shuffled: bool, dropped: bool) -> list[Turn]:
-        """Return what each turn takes."""
+        """Return the turns of a chat with these settings.
+
+        Args:
+            parts: names of parts and breakpoints, as a list or separated by spaces.
+            shortest: as in `bill`.
+            shuffled, dropped: as in `Client`.
+
+        Raises:
+            ValueError: as in `Client`.
+        """
         parts = parts.split() if isinstance(parts, str) else parts
         marked = tuple(BREAKPOINT if part == TAG else part for part in parts)
         return bill(Client(marked, shuffled, dropped), self.service, shortest)
 
     def say(self, **settings: Any) -> str:
-        """Say what it costs, and what an engine of one's own would process."""
+        """Return a sentence with the cost, and with the tokens that an engine would process, or an error."""
         try:
             turns = self.turns(**settings)
         except ValueError as error:
@@ -285,7 +322,7 @@ class YourClient(Explorer):
         )
 
     def grid(self, **settings: Any) -> Any:
-        """Return the strips."""
+        """Return the drawing of the turns; if the settings are invalid, that of the default client."""
         note = "Drag parts, take them out, or type them: " + ", ".join([*PARTS, TAG]) + "."
         try:
             turns = self.turns(**settings)
@@ -295,14 +332,22 @@ class YourClient(Explorer):
 
 
 def shared_count(old: Sequence[int], new: Sequence[int], size: int, chained: bool = True) -> int:
-    """Count the pages of a new text that an old one has written; if chained, up to the first that differs."""
+    """Return how many pages of a new text can be shared with an old text.
+
+    Only full pages count, and at least one token of the new text is left to process.
+
+    Args:
+        old, new: the tokens of each text.
+        size: tokens in a page.
+        chained: stop at the first page that differs; otherwise count every equal page.
+    """
     starts = range(0, min(len(old), len(new) - 1) - size + 1, size)
     alike = [old[at : at + size] == new[at : at + size] for at in starts]
     return [*alike, False].index(False) if chained else sum(alike)
 
 
 def sums(text: Sequence[int], size: int) -> list[int]:
-    """Add up each full page of a text."""
+    """Return the sum of the tokens in each full page of a text, where a page has `size` tokens."""
     return [sum(text[end - size : end]) for end in range(size, len(text) + 1, size)]
 
 
@@ -338,7 +383,17 @@ SENT = ("tools", "system", "clock", "chat", "question")
 
 
 def costs(order: Sequence[str]) -> dict[str, float]:
-    """Return the dollars of a client that sends its parts in this order."""
+    """Return the cost and the processed tokens of a client that sends the parts of SENT in this order.
+
+    Args:
+        order: names of the parts and breakpoints, as a list or separated by spaces.
+
+    Returns:
+        From a verb to its value: the dollars for a thousand chats, and the tokens that an engine processes.
+
+    Raises:
+        NotRightError: a part is missing, unknown or repeated, or there are too many breakpoints.
+    """
     order = order.split() if isinstance(order, str) else order
     parts = sorted(part for part in order if part != BREAKPOINT)
     if parts != sorted(SENT):

@@ -1,4 +1,4 @@
-"""What notebook 18, speculative decoding, uses: drafts tried on this machine, figures, exercises."""
+"""Notebook 18, speculative decoding: drafts timed on this machine, figures, and exercises."""
 
 from __future__ import annotations
 
@@ -22,13 +22,19 @@ from helpers.plots.measured import curves
 from helpers.timing.steps import repeatable
 from helpers.timing.turns import Task, in_turns
 
-BAR, WIDEST = 24, 120  # px: height of a bar, width of a word's place at most
+BAR, WIDEST = 24, 120  # px: height of a bar, maximum width of a word's column
 
 
 def verified(text: Sequence[str], drafted: Sequence[str], chosen: Sequence[str]) -> Picture:
-    """Draw what one pass makes of up to 4 drafted words: accepted, struck out, or dropped behind that.
+    """Draw the verification of up to 4 drafted words by one pass of the model.
 
-    The model has chosen a word in the place of each, and one after the last.
+    Accepted words are filled, the first rejected word is struck out (the model's choice replaces it), and
+    words after that are grey.
+
+    Args:
+        text: the words before the draft.
+        drafted: the drafted words.
+        chosen: the model's choice at each of their positions and at the next position, one word more.
     """
     output = sampling.accept(drafted, chosen)  # type: ignore[arg-type]
     a = len(output) - 1
@@ -64,11 +70,12 @@ def verified(text: Sequence[str], drafted: Sequence[str], chosen: Sequence[str])
 
 
 def rounds(ways: Mapping[str, tuple[Sequence[float], float, float]]) -> Picture:
-    """Draw a round of each way to scale, and below it the words that it gives, one by one.
+    """Draw the time of one round of each way of drafting, and the time of its words at one pass each.
 
     Args:
-        ways: by name, the times of the drafts and, last, of the verification, where 1 is a pass of one
-            word; how many words a round gives; and how many times as fast a reply was.
+        ways: from the name of each way to (times, words, speedup). The times are those of the drafts and,
+            last, of the verification, relative to a one-word pass; `words` is the mean number of new words in
+            a round; `speedup` is the measured speedup of whole replies.
     """
     kinds = {"a round: its drafts,": "key", "then the verification": "query"}
     kinds["its words, a pass each"] = "generated"
@@ -107,7 +114,12 @@ def rounds(ways: Mapping[str, tuple[Sequence[float], float, float]]) -> Picture:
 
 
 def laid_over(words: Sequence[str], p: Sequence[Fraction], q: Sequence[Fraction]) -> Picture:
-    """Draw the probabilities p of the model, and q of the draft: what both give, and what is left over."""
+    """Draw the overlap and the difference of the model's probabilities p and the draft's probabilities q.
+
+    Args:
+        words: the words.
+        p, q: the two probabilities of each word.
+    """
     lines = [(word, a, b, min(a, b)) for word, a, b in zip(words, p, q, strict=True)]
     kinds = {"both give: accepted": "key", "q over p: rejected": "", "p over q: left over": "generated"}
 
@@ -134,7 +146,12 @@ def laid_over(words: Sequence[str], p: Sequence[Fraction], q: Sequence[Fraction]
 
 
 def key_lines(sheet: Sheet, kinds: Mapping[str, str]) -> float:
-    """Say above a figure what each colour means; return where that ends."""
+    """Draw a legend at the top of a sheet, and return the y position below it.
+
+    Args:
+        sheet: the sheet to draw on.
+        kinds: from the text of each entry to its colour, or "" for a dashed outline.
+    """
     for n, (name, fill) in enumerate(kinds.items()):
         part(sheet, 18, 14 + 22 * n, 12, 12, fill)
         sheet.note(38, 20 + 22 * n, name, colour="ink")
@@ -142,13 +159,19 @@ def key_lines(sheet: Sheet, kinds: Mapping[str, str]) -> float:
 
 
 def part(sheet: Sheet, x: float, y: float, wide: float, high: float, colour: str) -> None:
-    """Draw a part of a bar in a colour's fill, or dashed where there is none."""
+    """Draw part of a bar, filled with a colour, or with a dashed outline if the colour is ""."""
     fill, edge = (f"{colour} fill", colour) if colour else ("none", "ink")
     sheet.box(x, y, wide, high, fill=fill, edge=edge, line=1.4, radius=0, dashed=not colour)
 
 
 def pass_of(model: Transformer, T: int, context: int = 64) -> Task:
-    """Return a task: one pass over T new tokens of a request, with the logits behind all of them."""
+    """Return a task that runs one pass over T new tokens, with logits at every one of their positions.
+
+    Args:
+        model: the model.
+        T: number of new tokens.
+        context: number of tokens in the cache before them.
+    """
     cache = StaticCache(model.config, max_len=context + T)
     tokens = torch.ones(1, context + T, dtype=torch.int64)
     prefill(model, tokens[:, :context], cache)
@@ -157,18 +180,29 @@ def pass_of(model: Transformer, T: int, context: int = 64) -> Task:
 
 
 class Drafted(NamedTuple):
-    """How replies went with drafts, prefills left out."""
+    """Measurements of replies with drafts, without their prefills."""
 
-    words: float  # new ones of a pass, on average
-    seconds: float  # of a new word, on average
-    ran: list[int]  # words of each pass, the drafted ones among them; [] where nothing was drafted
+    words: float  # mean number of new words per pass
+    seconds: float  # mean seconds per new word
+    ran: list[int]  # words processed by each pass, including drafted words; [] without a drafter
 
 
 def replies_with(
     model: Transformer, prompts: Sequence[Sequence[int]], ways: Mapping[str, tuple[Drafter, int] | None],
     max_new_tokens: int = 40, turns: int = 5,
 ) -> dict[str, Drafted]:  # fmt: skip
-    """Go on with prompts by drafter and k, or (None) word by word; of a word its best time counts."""
+    """Generate replies to prompts with each way of drafting, and measure them.
+
+    Every reply is generated `turns` times, and the shortest time of each word counts.
+
+    Args:
+        model: the model.
+        prompts: ids of each prompt.
+        ways: from the name of each way to a drafter and k, the number of words that it drafts per round, or
+            to None for generation without drafts.
+        max_new_tokens: maximum number of words in a reply.
+        turns: how many times each reply is generated.
+    """
     seconds: dict[str, list[list[float]]] = {name: [] for name in ways}
     ran: dict[str, list[int]] = {}
     for name, way in [*ways.items()] * turns:
@@ -189,9 +223,15 @@ def replies_with(
 def timed_rounds(
     model: Transformer, prompts: Sequence[Sequence[int]], ways: Mapping[str, tuple[Drafter, int]]
 ) -> dict[str, tuple[list[float], float, float]]:
-    """Time drafts, verifications and whole replies on this machine; return what `rounds` draws.
+    """Time drafts, verifications and whole replies on this machine; return the argument of `rounds`.
 
-    A draft of `EarlyExit` takes as long as a pass of its layers over one word, prompt lookup no time.
+    Times are relative to a one-word pass. Each `EarlyExit` draft token is charged one pass of the draft
+    layers over one word; prompt lookup is charged nothing.
+
+    Args:
+        model: the model.
+        prompts: ids of each prompt.
+        ways: by name, the drafter and k, the number of words it drafts per round.
     """
     tried, lengths = replies_with(model, prompts, {"": None, **ways}), [1, 3, 5, 9]
     passes = {f"{T} words": pass_of(model, T) for T in lengths}
@@ -210,13 +250,23 @@ def timed_rounds(
 
 
 def pays(users: Sequence[int], longer: Mapping[str, Sequence[float]], words: float) -> Picture:
-    """Draw how many steps a verification takes, by users; beneath the words of a round drafts pay."""
+    """Draw the time of a verification by number of users; drafts pay off where it is below `words`.
+
+    Args:
+        users: numbers of users, ascending.
+        longer: from the name of each curve to the time of a verification, in decode steps, for each number of
+            users.
+        words: mean number of new words per round.
+    """
     lines = {**longer, "words of a round": [words] * len(users)}
     return curves("verification, in steps", "", "users at once", users, lines, "x")
 
 
 def agreeing(drafted: Sequence[int], chosen: Sequence[int]) -> int:
-    """Count the drafted words up to the first that the model would not have chosen."""
+    """Return how many drafted words precede the first that differs from the model's choice.
+
+    `chosen` has one word more than `drafted`.
+    """
     return len(sampling.accept(drafted, chosen)) - 1
 
 
@@ -250,17 +300,23 @@ accept = Exercise(
 
 
 def rest(p: Any, q: Any) -> Any:
-    """Return what p has over q, unscaled."""
+    """Return the positive part of p - q, which is not scaled to sum to 1."""
     return np.maximum(p - q, 0)
 
 
 def refusing(instead: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """Return a rule that takes a word with min(1, p / q), and otherwise gives what `instead` says."""
+    """Return a version of `accept_or_resample` with a wrong residual.
+
+    It accepts a token with probability min(1, p / q), and otherwise returns `instead(p, q)`.
+    """
     return lambda p, q, token, u: None if u * q[token] < p[token] else instead(p, q)
 
 
 def taking(takes: Callable[[Any, Any, int, float], bool]) -> Callable[..., Any]:
-    """Return a rule that takes a word by another test, and otherwise gives the scaled rest."""
+    """Return a version of `accept_or_resample` with a wrong test.
+
+    It accepts a token if `takes(p, q, token, u)`, and otherwise returns the residual, scaled to sum to 1.
+    """
     return lambda p, q, token, u: None if takes(p, q, token, u) else rest(p, q) / rest(p, q).sum()
 
 

@@ -1,4 +1,4 @@
-"""What notebook 19, two machines, uses: published runs over several cards, a figure, its exercise."""
+"""Notebook 19, two machines: published runs on several cards, figures, and an exercise."""
 
 from __future__ import annotations
 
@@ -14,21 +14,26 @@ from helpers.cost.models import CARDS, MODELS
 from helpers.cost.step import step_time
 from helpers.drawing.canvas import Picture, Sheet
 
-# Tokens a second for one user in 16 bits, by how many A100s (limited to 330 W) share each layer:
-# https://github.com/meta-pytorch/gpt-fast (README of 2024). Its tp.py leaves the LM head whole on each card.
+# Tokens per second for one user in 16 bits, by the number of A100s (limited to 330 W) that share each layer.
+# Source: https://github.com/meta-pytorch/gpt-fast (README of 2024). Its tp.py keeps the whole LM head on each
+# card.
 SPEEDS = {
     "Llama-2-7B": {1: 104.9, 2: 168.84, 4: 254.02, 8: 328.43},
     "Llama-3.1-8B": {1: 93.83, 2: 149.10, 4: 217.21, 8: 276.01},
 }
-BANDWIDTH = 1.7e12  # bytes a second that its authors reached at most
+BANDWIDTH = 1.7e12  # the highest bandwidth that its authors reached, in bytes per second
 
 
 def over_cards(rest: float, all_reduce: float) -> dict[str, tuple[dict[str, tuple[float, float]], float]]:
-    """Return the parts of a step by the equation, and the published milliseconds, by model and cards.
+    """Return the decode steps of the published runs, as `plots.waterfall` draws them.
 
     Args:
-        rest: seconds beside the reading, on any number of cards.
-        all_reduce: seconds of one.
+        rest: seconds of a step that are not spent on reading, the same for any number of cards.
+        all_reduce: seconds of one all-reduce.
+
+    Returns:
+        From the model and number of cards to the start and end of each part of a step, computed by the
+        equation, and the published time of a step, all in milliseconds.
     """
     card, bars = CARDS["A100"], {}
     reached = BANDWIDTH / card.bytes_per_second
@@ -45,11 +50,11 @@ def over_cards(rest: float, all_reduce: float) -> dict[str, tuple[dict[str, tupl
 
 
 def cut_layer(n_in: int, matrices: Mapping[tuple[str, str], int]) -> Picture:
-    """Draw how two ranks share pairs of matrices: the first by its columns, the second by its rows.
+    """Draw how two ranks share pairs of matrices: the first is split by columns, the second by rows.
 
     Args:
-        n_in: numbers of a token before and after them.
-        matrices: names of the two, and the numbers between them.
+        n_in: input size of the first matrix of each pair and output size of the second.
+        matrices: from the names of the two matrices of each pair to the size between them.
     """
 
     def draw(sheet: Sheet) -> None:
@@ -86,9 +91,14 @@ def cut_layer(n_in: int, matrices: Mapping[tuple[str, str], int]) -> Picture:
 
 
 def found(scores: list[float]) -> tuple[Tensor, Tensor]:
-    """Return the contexts of two heads over rows of these scores, and the logs of their sums.
+    """Return the contexts of two heads over the same rows, and the logsumexp of each head's scores.
 
-    The second head's scores are the first one's from the last on, at half their size.
+    Args:
+        scores: the first head's score of each row, up to four. The second head's scores are these in reverse
+            order, halved.
+
+    Returns:
+        Contexts, (2, 2), and logsumexps, (2,).
     """
     s = torch.tensor([scores, [score / 2 for score in scores[::-1]]], dtype=torch.float64)
     rows = torch.tensor([[10.0, 1], [20, 2], [1, 3], [5, 4]], dtype=torch.float64)[: len(scores)]
@@ -96,12 +106,22 @@ def found(scores: list[float]) -> tuple[Tensor, Tensor]:
 
 
 def merge_case(label: str, one: list[float], two: list[float], trap: str = "") -> Case:
-    """Return two parts of the rows, by their scores."""
+    """Return a case of `merge` with two parts of the rows.
+
+    Args:
+        label: describes the parts, "merge for …".
+        one, two: the first head's scores of the rows in each part, as in `found`.
+        trap: as in `Case`.
+    """
     return Case((*found(one), *found(two)), f"merge for {label}", trap)
 
 
 def weighing(weights: Callable[[Tensor, Tensor], Any]) -> Callable[..., Any]:
-    """Return a `merge` with such weights, from both lse."""
+    """Return a `merge` function that weights the contexts of its two parts.
+
+    Args:
+        weights: function from the logsumexps of the two parts, (H,) each, to the weights of the two parts.
+    """
     return lambda o1, a, o2, b: sum(w[:, None] * o for w, o in zip(weights(a, b), (o1, o2), strict=True))
 
 
@@ -132,11 +152,11 @@ merge = Exercise(
 
 
 def handed_over(words: Sequence[str], tokens: int) -> Picture:
-    """Draw what a rank that runs a prompt hands to the one that goes on.
+    """Draw what a rank that processes a prompt sends to the rank that continues the reply.
 
     Args:
-        words: the reply; the first rank says the first of them.
-        tokens: of the prompt.
+        words: the words of the reply, of which the first rank generates the first.
+        tokens: number of tokens in the prompt.
     """
     cargo = [f"the word {words[0]}: 8 bytes", f"{tokens} rows in 4 layers:", f"{2048 * tokens:,} bytes"]
 
@@ -170,7 +190,13 @@ def handed_over(words: Sequence[str], tokens: int) -> Picture:
 
 
 def two_ranks_rows(tokens: int) -> Picture:
-    """Draw which rows each of two ranks holds where every second token's are one's; all else both hold."""
+    """Draw what two ranks store if the rows of alternate tokens are on different ranks.
+
+    Both ranks store everything else.
+
+    Args:
+        tokens: number of tokens.
+    """
 
     def draw(sheet: Sheet) -> None:
         gap = 96.0 if sheet.narrow else 170.0
@@ -205,13 +231,13 @@ def two_ranks_rows(tokens: int) -> Picture:
 
 
 def _whole(sheet: Sheet, x: float, y: float, width: float, name: str) -> None:
-    """Draw what each rank holds whole."""
+    """Draw a labelled box for a part of the model that each rank stores in full."""
     sheet.box(x, y, width, 30, fill="panel", edge="line")
     sheet.note(x + width / 2, y + 15, name, at="center")
 
 
 def _rows(sheet: Sheet, x: float, y: float, width: float, high: float, held: Sequence[bool]) -> None:
-    """Draw rows side by side, filled where the rank has them."""
+    """Draw the rows of tokens side by side, filled where `held` is True."""
     pitch = width / len(held)
     for n, own in enumerate(held):
         fill, edge = ("value fill", "value") if own else ("none", "line")

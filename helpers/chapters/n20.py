@@ -1,4 +1,4 @@
-"""What notebook 20, a fleet, uses beside `serve.fleet`: the search for the fewest cards, and its figure."""
+"""Notebook 20, a fleet: the search for the smallest fleet, and its figure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from helpers.drawing.words import plain
 from helpers.plots.measured import log_axes
 from helpers.serve import fleet
 
-BUDGETS, WHOLE = (256, 512, 1024), 10**6  # tokens of a step; a step that any prompt fits in
-LEAST = 4  # cards for replies, and half of all for prompts: with fewer, those of the page are overloaded
+BUDGETS, WHOLE = (256, 512, 1024), 10**6  # tokens per step; a budget that any prompt fits into
+LEAST = 4  # minimum number of cards for replies; with fewer, those in the notebook are overloaded
 
 
 class Tried(NamedTuple):
-    """A fleet: its cards, how they are used, and the ms that 99 of 100 do not wait longer.
+    """A fleet that was simulated, and its 99th-percentile waits.
 
     Attributes:
-        first, gap: to a first word, and between two.
+        cards: number of cards.
+        how: how the cards are used, such as "512 tokens" (the budget) or "6 + 4" (for prompts, for replies).
+        first: wait for the first word, in milliseconds.
+        gap: longest wait between two words of a reply, in milliseconds.
     """
 
     cards: int
@@ -31,7 +34,12 @@ class Tried(NamedTuple):
 
 
 def tried(cards: int, how: str, times: list[fleet.Times]) -> Tried:
-    """Return how long people waited."""
+    """Return a fleet with the 99th percentiles of the waits of its requests.
+
+    Args:
+        cards, how: as in `Tried`.
+        times: the times of each request.
+    """
     first, gap = fleet.p99_waits(times)
     return Tried(cards, how, first, gap)
 
@@ -39,7 +47,7 @@ def tried(cards: int, how: str, times: list[fleet.Times]) -> Tried:
 def in_chunks(
     machine: fleet.Machine, arrivals: fleet.Arrivals, cards: int, budgets: Sequence[int] = BUDGETS
 ) -> list[Tried]:
-    """Try cards that run prompts in chunks beside the replies, with each budget."""
+    """Simulate cards that each run prompts in chunks together with replies, once for each token budget."""
     return [
         tried(
             cards,
@@ -51,7 +59,10 @@ def in_chunks(
 
 
 def disaggregated(machine: fleet.Machine, arrivals: fleet.Arrivals, cards: int) -> list[Tried]:
-    """Try cards for prompts beside cards for replies: at least half, and at least `LEAST`."""
+    """Simulate each way to divide cards between prompts and replies.
+
+    At least half of the cards are for prompts, and at least `LEAST` cards are for replies.
+    """
     return [
         tried(cards, f"{n} + {cards - n}", fleet.disaggregated(machine, arrivals, n, cards - n))
         for n in range((cards + 1) // 2, cards - LEAST + 1)
@@ -66,14 +77,21 @@ def fewest(
     first: float,
     gap: float,
 ) -> Tried:
-    """Add a card, from `start` on, until both waits are short enough, ms; return the fleet.
+    """Return the smallest fleet whose waits are both short enough.
+
+    Of several such fleets of the same size, return that with the shortest wait for the first word.
 
     Args:
-        way: `in_chunks`, or `disaggregated`.
+        way: `in_chunks` or `disaggregated`.
+        machine: one card of the fleet.
+        arrivals: the requests and their arrival times.
+        start: the number of cards to try first.
+        first: longest wait for the first word that is allowed, in milliseconds.
+        gap: longest wait between two words that is allowed, in milliseconds.
 
     Raises:
-        ValueError: a wait that no number of cards makes short enough, since requests that come so far apart
-            that none waits for another wait longer.
+        ValueError: no number of cards is enough. Even requests so far apart that they never wait for each
+            other exceed the limits.
     """
     apart = [
         (1e6 * n, replace(one, max_new_tokens=min(2, one.max_new_tokens)))
@@ -94,11 +112,14 @@ def fewest(
 
 
 def waits(ways: Mapping[str, Sequence[Tried]], first: float, gap: float) -> Picture:
-    """Draw each fleet as a dot, by how long people wait for a first word and between two, over the promise.
+    """Draw a dot for each fleet, at its wait for the first word (x) and between two words (y).
+
+    The waits within both limits are shaded.
 
     Args:
-        ways: what was tried, by how the cards are used: two ways, the quicker first word first.
-        first, gap: what is promised, ms.
+        ways: the fleets tried, for each of two ways to use the cards, by name. Labels are to the left of the
+            first way's dots and to the right of the second way's.
+        first, gap: the promised limits on the two waits, in milliseconds.
     """
     every = [one for found in ways.values() for one in found]
     gaps = [one.gap for one in every]

@@ -1,6 +1,6 @@
-"""What notebook 21, the same prompt, uses: one prompt alone and beside others, figures, and the exercises.
+"""Notebook 21, the same prompt: a prompt answered alone and in a batch, figures, and the exercises.
 
-same_prompt.json keeps what one processor did: `python -m tools same_prompt` writes it.
+same_prompt.json stores the results of one processor. To write it, run `python -m tools same_prompt`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from helpers.recording.model import record_model
 from helpers.trace import Trace, WordComparison, rounding_limit
 
 RECORDED = Path(__file__).parent / "data" / "same_prompt.json"
-TEXTS = (  # Carla's six words, Bram's ten, and six more
+TEXTS = (  # prompts of one batch: Carla's, of 6 words; Bram's, the longest, of 10 words; and six more
     "Carla writes from Toronto . Carla",
     "Bram lives in Kyiv . The afternoon in Kyiv was",
     "Emma writes from Cairo",
@@ -42,11 +42,11 @@ TEXTS = (  # Carla's six words, Bram's ten, and six more
 
 @dataclass(frozen=True)
 class Reply:
-    """Words that a model said, always the likeliest.
+    """A reply that a model generated greedily.
 
     Attributes:
-        tokens: their ids, n of them.
-        logits: what each was chosen from, (n, V), in float32.
+        tokens: ids of the n new tokens, each the most probable at its position.
+        logits: the logits from which each was chosen, (n, V), in float32.
     """
 
     tokens: list[int]
@@ -60,17 +60,24 @@ def answer(
     forced: Sequence[int] = (),
     kind: type[PagedCache] = PagedCache,
 ) -> list[Reply]:
-    """Answer prompts of any lengths in one batch, n tokens each; `<eos>` ends none.
+    """Answer prompts in one batch, each with n tokens, without stopping at `<eos>`.
 
     Args:
-        forced: what the first is made to say, so that its logits can be compared behind the same words.
-        kind: of the cache.
+        model: the model.
+        prompts: ids of each prompt; their lengths may differ.
+        n: number of new tokens for each prompt.
+        forced: at least n - 1 ids that the first reply continues with instead of the model's own choices, so
+            that its logits can be compared with those of another run after the same words.
+        kind: class of the cache.
+
+    Returns:
+        One reply for each prompt. The tokens of a forced reply are still the model's own choices.
     """
     lengths = [*map(len, prompts)]
     T = max(lengths)
     cache = kind(model.config, len(prompts), T + n, dtype=model.embed_tokens.weight.dtype)
     ids = torch.tensor([[0] * (T - len(prompt)) + [*prompt] for prompt in prompts])
-    with cache.expect(lengths):  # the rest is padding
+    with cache.expect(lengths):  # tokens before these are padding
         rows = [run(model, ids, cache).float()]  # (B, V)
     for at in range(n - 1):
         ids = rows[-1].argmax(-1, keepdim=True)
@@ -81,17 +88,27 @@ def answer(
 
 
 def differ(a: Reply, b: Reply) -> int:
-    """Return how many logits of two replies differ."""
+    """Return the number of logits that differ between two replies of equal length."""
     return int((a.logits != b.logits).sum())
 
 
 def first_other(a: Sequence[Any], b: Sequence[Any]) -> int | None:
-    """Return the first place where two replies differ, from 0; None if they say the same."""
+    """Return the index of the first token at which two replies differ, or None if they are identical.
+
+    Raises:
+        ValueError: one reply is a proper prefix of the other.
+    """
     return next((n for n, (x, y) in enumerate(zip(a, b, strict=True)) if x != y), None)
 
 
 def marked(replies: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return two replies by name as lines of text around their first other word, which stands in brackets."""
+    """Return two replies as lines of text, with the first word that differs in square brackets.
+
+    Only the words around the difference are shown; replies without a difference are shown in full.
+
+    Args:
+        replies: from the name of each of two replies to its words.
+    """
     other, lines = first_other(*replies.values()), []
     for name, words in replies.items():
         if other is not None:
@@ -102,18 +119,18 @@ def marked(replies: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def recorded() -> dict[str, Any]:
-    """Return what `tools/same_prompt.py` recorded: Carla, three pairs, 1,000 diaries."""
+    """Return what `tools/same_prompt.py` recorded: Carla's replies, three pairs of runs, 1,000 diaries."""
     found: dict[str, Any] = json.loads(RECORDED.read_text(encoding="utf-8"))
     return found
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two runs of the same words.
+    """A comparison of two runs over the same words.
 
     Attributes:
-        places: the margin and the difference at each word.
-        line: the difference above which rounding cannot be the cause.
+        places: the comparison at each word, with its margin and difference.
+        line: the difference of logits above which rounding cannot be the cause.
     """
 
     places: list[WordComparison]
@@ -121,7 +138,7 @@ class Pair:
 
 
 def pairs() -> dict[str, Pair]:
-    """Return the three pairs that were recorded, by their names, of which the format is a part."""
+    """Return the three recorded pairs of runs by name. Each name includes the number format of the runs."""
     return {
         name: Pair(
             [WordComparison(n, (a, b), margin, off) for n, (a, b, margin, off) in enumerate(one["places"])],
@@ -132,7 +149,17 @@ def pairs() -> dict[str, Pair]:
 
 
 def two_engines(text: str, n: int = 24) -> list[dict[str, Any]]:
-    """Return what servers with our engine and with `transformers` would reply, the same words."""
+    """Return the responses of two servers, one with our engine and one with `transformers`.
+
+    The second server is made to give the words that our engine gives.
+
+    Args:
+        text: the prompt.
+        n: maximum number of words in the reply.
+
+    Returns:
+        Two responses with logprobs, as from `server_reply`: that of our engine first.
+    """
     model, tokenizer = shipped.load()
     ours = record_model(model, text, tokenizer, max_new_tokens=n, training=False, uncached=False)
     [one] = ours.sequences
@@ -142,7 +169,7 @@ def two_engines(text: str, n: int = 24) -> list[dict[str, Any]]:
 
 
 def server_reply(trace: Trace) -> dict[str, Any]:
-    """Return what a server gives for a run if it is asked for top_logprobs."""
+    """Return the response of an OpenAI-compatible server, with `top_logprobs`, for a recorded run."""
     content = []
     for out in (out for event in trace.runs[0].steps for out in event.parts[0].out):
         top = [{"token": word, "logprob": math.log(share)} for word, _, share in out.top]
@@ -151,11 +178,11 @@ def server_reply(trace: Trace) -> dict[str, Any]:
 
 
 def tie(words: Sequence[str], runs: Mapping[str, Sequence[float]]) -> Picture:
-    """Draw the logits of two words on the ticks that bfloat16 has, a line for each run.
+    """Draw the logits of two words on an axis for each run, with a tick for each bfloat16 number.
 
     Args:
-        words: two.
-        runs: the logit of each, by the run's name.
+        words: the two words.
+        runs: from the name of each run to the logits of the two words.
     """
     logits = [logit for run in runs.values() for logit in run]
     gap = 2.0 ** (math.floor(math.log2(max(map(abs, logits)))) - 7)
@@ -185,7 +212,7 @@ def tie(words: Sequence[str], runs: Mapping[str, Sequence[float]]) -> Picture:
 
 
 def lead(logits: Sequence[float]) -> float:
-    """Return the top-2 margin."""
+    """Return the difference between the largest and the second largest logit."""
     last, best = sorted(logits)[-2:]
     return best - last
 
@@ -215,6 +242,6 @@ may_change = Exercise(
 
 
 def suspect(guess: Any) -> Guess:
-    """Compare a guess with the pair of runs that has a bug."""
+    """Compare a guess, "A", "B" or "C", with the name of the pair of runs of which one has a bug."""
     why = "Its differences are thousands of times what rounding makes in float32."
     return Guess(guess, "B", why, options=["A", "B", "C"])

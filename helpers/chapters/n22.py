@@ -1,4 +1,4 @@
-"""What notebook 22, the museum, uses: its letters and exercises."""
+"""Notebook 22, the museum: the guesses of causes, and the exercises."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.museum import EXHIBITS, Exhibit, Prompt
 
-# Texts that no notebook shows.
+# Texts that are not shown in any notebook.
 HIDDEN = (
     "Tomas lives in Berlin . Saturday is windy in Berlin . Tomas saw a bird in the garden . "
     "Tomas swam in the river . A cat slept in the harbor . Signed",
@@ -22,7 +22,7 @@ HIDDEN = (
 
 
 class Letter(Guess):
-    """A guess that stands in the cell that compares it."""
+    """A guess of a letter, "a", "b" or "c", written in the same cell that compares it."""
 
     def __repr__(self) -> str:
         asked = 'Write "a", "b" or "c" in place of None, and run the cell again. The answer is folded below.'
@@ -30,20 +30,35 @@ class Letter(Guess):
 
 
 def cause(exhibit: Exhibit, guess: str | None) -> Guess:
-    """Compare a letter with that of an exhibit's cause."""
+    """Compare a guessed letter with that of the cause of an exhibit's bug."""
     return Letter(
         guess, "abc"[exhibit.cause], f"{exhibit.causes[exhibit.cause]}.".capitalize(), options=["a", "b", "c"]
     )
 
 
 def mask(T: int, length: int, pads: int, offset: bool = True) -> Tensor:
-    """Return who may look at whom: (T, length + T)."""
+    """Return the mask of T new tokens, (T, length + T).
+
+    It is True where a query (row) may attend to a key (column).
+
+    Args:
+        T: number of new tokens.
+        length: number of cached tokens.
+        pads: number of padding tokens at the start of the cache, which are hidden.
+        offset: whether queries are aligned after the cached tokens; False gives the mask of a typical bug.
+    """
     keys, at = torch.arange(length + T), torch.arange(T)[:, None] + length * offset
     return (keys <= at) & (keys >= pads)
 
 
 def run_in_room(answer: Callable[..., Any], *args: Any) -> Any:
-    """Return what a function gives, or the reply of an exhibit, (name, text), that is repaired by it."""
+    """Return the result of a reader's function, called directly or as the repair of an exhibit.
+
+    Args:
+        answer: the function.
+        args: the function's arguments; or the name of an exhibit and a prompt for it. In the second case the
+            reply of the repaired exhibit is returned.
+    """
     if not isinstance(args[0], str):
         return answer(*args)
     name, text = args
@@ -75,7 +90,7 @@ visible = Exercise(
 
 
 def which(text: str) -> str:
-    """Say which of two exhibits goes wrong on a text."""
+    """Return how many of two exhibits give a wrong result on a text, in words."""
     rooms = [EXHIBITS[name] for name in ("padding_is_seen_in_decode", "rows_kept_taken_for_position")]
     wrong = [room for room in rooms if room.first_difference(Prompt(text)) != "equal"]
     return ("none goes wrong", "exactly one goes wrong", "both go wrong")[len(wrong)]

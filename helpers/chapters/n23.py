@@ -1,4 +1,4 @@
-"""What notebook 23, a state instead of rows, uses: a step by the clock, names behind a gap, the exercise."""
+"""Notebook 23, a state instead of rows: timed decode steps, names copied over a gap, and the exercise."""
 
 from __future__ import annotations
 
@@ -22,9 +22,13 @@ from helpers.tokenizer import Tokenizer
 
 
 def step_at(model: Transformer, length: int) -> Any:
-    """Return a task: one decode step behind so many tokens, which takes its own back first.
+    """Return a task that runs one decode step after a number of tokens, and can be called repeatedly.
 
-    The cache only says that they are in: rows and states of zeros take as long to read as others.
+    The tokens are not processed: rows and states of zeros take as long to read as any others.
+
+    Args:
+        model: the model, of which a copy with a longer maximum sequence is used.
+        length: number of tokens in the cache before the step.
     """
     config = replace(model.config, max_seq_len=length + 2)
     longer = type(model)(config).requires_grad_(False)
@@ -41,16 +45,29 @@ def step_at(model: Transformer, length: int) -> Any:
 
 
 def step_times(models: Mapping[str, Transformer], lengths: Sequence[int]) -> dict[str, list[float]]:
-    """Return the milliseconds of a decode step of each model behind so many tokens each."""
+    """Time a decode step of each model after each number of tokens.
+
+    Args:
+        models: the models by name.
+        lengths: numbers of tokens in the cache before the step.
+
+    Returns:
+        From the name of each model to the milliseconds of a step for each of `lengths`.
+    """
     tasks = {(name, n): step_at(model, n) for name, model in models.items() for n in lengths}
     ms = fastest_ms(tasks, turns=15)
     return {name: [ms[name, n] for n in lengths] for name in models}
 
 
 def signed(model: Transformer, tokenizer: Tokenizer, gap: int, nearer: int = 0) -> int:
-    """Return how many of 20 diaries are signed right behind so many words without name or city.
+    """Return how many of 20 diaries a model signs with the right name after a gap.
 
-    The words before the gap are said to stand `nearer` to its end.
+    Args:
+        model: the model.
+        tokenizer: the model's tokenizer.
+        gap: minimum number of words, in whole sentences without name or city, before the signature.
+        nearer: number to add to the positions of the words before the gap, as if they were closer to the
+            signature.
     """
     right = 0
     for rng in map(random.Random, range(20)):
@@ -64,12 +81,20 @@ def signed(model: Transformer, tokenizer: Tokenizer, gap: int, nearer: int = 0) 
 
 
 def newest_before(snapshots: list[int], to: int) -> int:
-    """Return the newest snapshot that is not behind the place; 0 without one."""
+    """Return the position of the newest snapshot that is not after position `to`, or 0 if there is none."""
     return max([0, *(at for at in snapshots if at <= to)])
 
 
 def runs(snapshots: list[int], length: int, to: int, states: bool, begin: Any = newest_before) -> int:
-    """Return how many tokens are processed again to go back from `length` to `to`."""
+    """Return how many tokens must be processed again to truncate a text.
+
+    Args:
+        snapshots: numbers of tokens after which a snapshot was taken, in any order.
+        length: number of tokens in the text.
+        to: number of tokens to keep.
+        states: whether any layer has a state, which cannot be truncated as rows can.
+        begin: function that chooses where to restart, given `snapshots` and `to`.
+    """
     return abs(to - begin(snapshots, to)) if states and to != length else 0
 
 
@@ -98,12 +123,17 @@ recomputed = Exercise(
 
 
 def reading(guess: Any, read: Any) -> Guess:
-    """Compare a guess of what a query reads."""
+    """Compare a guess of what a query reads from a state with the actual value, `read`."""
     return Guess(guess, read, "The two values that came in with this key were added, and stay added.")
 
 
 def facts_found(guess: Any, share: float) -> Guess:
-    """Compare a guess with how many of 128 facts are found, of 0, 32, 64, 96 and 128 the nearest."""
+    """Compare a guess of how many of 128 facts are found with the nearest of 0, 32, 64, 96 and 128.
+
+    Args:
+        guess: the reader's guess.
+        share: the measured share of facts that are found, 0 to 1.
+    """
     sentence = f"{128 * share:.0f} of 128, on average."
     options = range(0, 129, 32)
     return Guess(guess, min(options, key=lambda n: abs(n - 128 * share)), sentence, options=options)

@@ -1,4 +1,4 @@
-"""What notebook 24, only valid words, uses: its predictions and its exercises."""
+"""Notebook 24, only valid words: the predictions and the exercises."""
 
 from __future__ import annotations
 
@@ -75,20 +75,21 @@ only_valid = Exercise(
     success="the words that may come keep their logits, also where the next state is 0.",
 )
 
-# From 0: a word, then two ways; the first goes on with two words, the second with one; both end in 5.
+# Table of a grammar: one word leads from state 0 to state 1, which allows two words. The first is followed by
+# two more words, the second by one. Both texts end in state 5.
 FORK = np.full((6, 4), NONE)
 FORK[[0, 1, 1, 2, 3, 4], [1, 0, 2, 3, 1, 2]] = [1, 2, 4, 3, 5, 5]
-TO_ZERO = np.array([[NONE, NONE], [0, NONE], [NONE, 1]])  # two words lead from state 2 to state 0, the end
+TO_ZERO = np.array([[NONE, NONE], [0, NONE], [NONE, 1]])  # two words lead from state 2 to the end, state 0
 
 
 def run_of(table: np.ndarray, state: int, most: int = 9, states: bool = False) -> list[int]:
-    """Return the forced words, `most` of them at most, or the states after them."""
+    """Return up to `most` forced words from a state on or, if `states`, the states after these words."""
     run = grammar.forced_words(table, state)[:most]
     return grammar.states_after(table, state, run) if states else run
 
 
 def through(table: np.ndarray, state: int) -> list[int]:
-    """Return words to the end, the first that may come where there are several."""
+    """Return the words from a state to the end, choosing the first allowed word in every state."""
     run = list[int]()
     while len(may := np.flatnonzero(table[state] != NONE)):
         run.append(int(may[0]))
@@ -123,22 +124,30 @@ must_come = Exercise(
 
 
 def warm(guess: Any) -> Guess:
-    """Compare a guess with what asking again makes of "warm"."""
+    """Compare a guess of how many of 100 valid texts are "warm" if invalid texts are generated again.
+
+    The guess is "more", "fewer" or "as many", compared with masking invalid words.
+    """
     why = "A whole text counts. delicious after nice is so rare that nice delicious hardly ever comes."
     return Guess(guess, "more", why, options=["more", "fewer", "as many"])
 
 
 def faster(guess: Any, one_by_one: float, jumping: float) -> Guess:
-    """Compare a guess, 2, 7 or 49, with the ratio of two measured times."""
+    """Compare a guess, 2, 7 or 49, with the measured speedup from jumping over forced words.
+
+    Args:
+        guess: the reader's guess.
+        one_by_one, jumping: the two measured times, in the same unit.
+    """
     return nearest(guess, (2, 7, 49), one_by_one / jumping, "49 passes against 7.")
 
 
 class StaysAhead(GrammarSampler):
-    """A bug on purpose: after a rejected token the state stays where the draft had led it.
+    """A `GrammarSampler` with a deliberate bug: after a rejected token, the state is not rolled back.
 
     Attributes:
-        wrong: of each pass with a wrong end, the draft tokens, the states before and after each, and the
-            new tokens.
+        wrong: for each pass that ended in a wrong state, (draft tokens, states, new tokens). The states are
+            that before the draft and that after each draft token.
     """
 
     def __init__(self, table: np.ndarray, sampling: Sampling = GREEDY) -> None:
