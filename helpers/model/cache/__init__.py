@@ -1,4 +1,4 @@
-"""KV caches with one interface, one file for each class."""
+"""KV cache classes that share one interface; see `base`."""
 
 from helpers.model.cache.base import Cache
 from helpers.model.cache.growing import GrowingCache

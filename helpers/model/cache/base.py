@@ -1,22 +1,27 @@
-"""What a model asks of a KV cache, and what all cache classes share.
+"""The interface of KV caches, and the base class of all cache classes.
 
-The cache is an argument of the model. It alone knows the positions of new tokens and what they may attend to;
-the model asks it, and computes none of this itself. One pass over T new tokens calls, in this order:
+The model receives the cache as an argument. Only the cache knows the positions of new tokens and which
+entries they may attend to; the model asks for these and does not compute them itself. In a pass over T new
+tokens, the model calls, in this order:
 
-    positions(T)                the positions of the new tokens: (T,), or (B, T) where sequences differ
-    append(layer, k, v)         in each layer: store the new entries, return all that may be attended to
-    mask(T, layer)              in each layer: which of the returned entries each new token may attend to
-    advance(T)                  once, after the last layer: the new tokens count from now on
+    positions(T)                once: return the positions of the new tokens, (T,), or (B, T) if sequences
+                                differ
+    append(layer, k, v)         in each layer: store the new entries, and return all entries of the layer
+                                that may be attended to
+    mask(T, layer)              in each layer: return which of these entries each new token may attend to
+    advance(T)                  once, after the last layer: from now on, the new tokens count
 
-One entry is one token's K and V in one layer. A layer that keeps a state instead of entries calls, instead of
-append and mask:
+An entry is the key and value of one token in one layer. A layer that keeps a state instead of entries makes
+two other calls, instead of `append` and `mask`:
 
-    state(layer)                the state after the tokens so far, of the same size whatever their number
-    set_state(layer, state)     the state after the new tokens
+    state(layer)                return the state after the tokens so far; its size does not depend on their
+                                number
+    set_state(layer, state)     store the state after the new tokens
 
-Nothing takes effect before `advance`: a pass that fails leaves the cache as it was. The number of tokens seen
-(`length`) and the number of entries stored (`n_entries`) differ: a window drops entries and goes on counting
-tokens. Entries may be stored in any form, as long as `append` returns plain keys and values.
+Nothing takes effect before `advance`, so a pass that fails leaves the cache as it was. The number of tokens
+seen (`length`) can differ from the number of entries stored (`n_entries`): a cache with a window drops
+entries but goes on counting tokens. Entries may be stored in any form, as long as `append` returns ordinary
+keys and values.
 """
 
 from __future__ import annotations
@@ -35,10 +40,14 @@ from helpers.validate import check_whole, is_whole
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A point in a text that a cache can return to; see `Cache.snapshot`.
+    """A point in a text to which a cache can return; see `Cache.snapshot`.
 
     Attributes:
-        fields: the cache's attributes as they were then, by name.
+        length: number of tokens that the cache had seen.
+        lengths: the same for each sequence.
+        changes: value of `Cache.changes` at that point.
+        owner: identity of the cache that took the snapshot.
+        fields: values of the cache's `snapshot_fields`, by name.
     """
 
     length: int
@@ -49,29 +58,30 @@ class Snapshot:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its states: the memory that each point to return to costs."""
+        """The bytes of the states in the snapshot: the memory that it needs in addition to the cache."""
         return sum(state.nbytes for state in self.fields.get("states", {}).values())
 
 
 class Cache:
-    """Keys and values of every token so far, the newest last: the base class of all caches.
+    """The base class of all KV caches, which store keys and values of the tokens so far, the newest last.
 
     Args:
-        sizes: number of layers and KV heads, widths of keys and values, maximum length: a `ModelConfig`.
+        sizes: config of the model: number of layers and KV heads, widths of keys and values, max_seq_len.
         batch: number of sequences, B.
-        max_len: maximum number of tokens; None uses max_seq_len. A class that drops entries stores fewer.
-        dtype: of keys and values: the model's.
-        device: of keys and values: the model's.
+        max_len: maximum number of tokens per sequence; None uses max_seq_len. A class that drops entries
+            stores fewer entries than that.
+        dtype: dtype of keys and values, the same as the model's.
+        device: device of keys and values, the same as the model's.
 
     Attributes:
         length: number of tokens seen.
-        changes: grows with every `advance` and `truncate`, so that a reply notices if something else used
-            the cache.
-        can_truncate: whether `truncate` can go back to every earlier length. It cannot where entries are
-            dropped, rounded, or summed into a state.
-        snapshot_fields: names of the attributes that a snapshot holds. Tensors among them are replaced and
-            never overwritten, so they need no copy.
-        state_layers: layers that keep a state.
+        changes: a counter that grows with every `advance`, `truncate` and `restore`. It tells a `Generation`
+            whether something else used the cache.
+        can_truncate: whether `truncate` can go back to every earlier length. False for classes that drop or
+            round entries, or sum them into a state.
+        snapshot_fields: names of the attributes that a snapshot contains. Tensors in these attributes are
+            replaced rather than overwritten, so a snapshot need not copy them.
+        state_layers: indices of the layers that keep a state, from 0.
     """
 
     can_truncate = True
@@ -103,23 +113,28 @@ class Cache:
         self.allocate()
 
     def allocate(self) -> None:
-        """Allocate memory for keys and values."""
+        """Allocate the memory for keys and values; called once, when the cache is made."""
         raise NotImplementedError
 
     def empty_entries(self, n: int) -> list[Tensor]:
-        """Return zeros for n entries of every layer: keys (L, B, Hkv, n, D) and values (…, Dv)."""
+        """Return zeros for n entries of every layer: keys (L, B, Hkv, n, D), values (L, B, Hkv, n, Dv)."""
         shapes = [(self.n_layers, *shape) for shape in self.entry_shapes(n)]
         return [torch.zeros(shape, dtype=self.dtype, device=self.device) for shape in shapes]
 
     def positions(self, T: int) -> Tensor:
-        """Return the positions of T new tokens, from 0, (T,). ValueError if they do not fit."""
+        """Return the positions of T new tokens in their text, from 0, (T,). ValueError if they do not fit."""
         self.check_capacity(T)
         return torch.arange(self.length, self.length + T, device=self.device)
 
     def mask(self, T: int, layer: int = 0) -> Tensor:
-        """Return (T, S): True where a new token (row) may attend to an entry that `append` returns (column).
+        """Return which of the S entries that `append` returns each of the T new tokens may attend to.
 
-        It is (B, 1, T, S) where sequences differ. Where layers differ, each layer has its own mask.
+        Args:
+            T: number of new tokens.
+            layer: index of the layer, from 0; in some classes, layers have different masks.
+
+        Returns:
+            A boolean mask, (T, S), or (B, 1, T, S) if sequences differ.
         """
         keys = self.length + T
         return self.memo(
@@ -127,78 +142,89 @@ class Cache:
         )
 
     def memo(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Return `make()`, or its last result if the key is the same: all layers of a pass ask for it."""
+        """Return `make()`, or the previous result if the key is the same as in the previous call.
+
+        So whatever all layers of a pass have in common is computed only once.
+        """
         key = key, torch.is_inference_mode_enabled()
         if self._memo[0] != key:
             self._memo = key, make()
         return self._memo[1]
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Store new keys and values of one layer; return those of all positions so far.
+        """Store the new keys and values of one layer; return all that may be attended to.
 
         Args:
             layer: index of the layer, from 0.
-            k: new keys, already rotated, (B, Hkv, T, D).
-            v: new values, (B, Hkv, T, Dv).
+            k: keys of the new tokens, already rotated, (B, Hkv, T, D).
+            v: values of the new tokens, (B, Hkv, T, Dv).
 
         Returns:
-            Keys and values, (B, Hkv, S, D) and (B, Hkv, S, Dv); S is the number of columns of `mask`.
+            Keys (B, Hkv, S, D) and values (B, Hkv, S, Dv), earlier tokens first. S is the number of columns
+            of `mask`.
 
         Raises:
-            ValueError: the entries do not fit, or have the wrong shape or dtype; nothing has been written.
+            ValueError: the entries do not fit, or have the wrong shape or dtype; nothing was written.
 
         Source: grouped KV heads, Ainslie et al. 2023, arXiv:2305.13245.
         """
         raise NotImplementedError
 
     def state(self, layer: int) -> Tensor:
-        """Return the state of a layer after the tokens so far, (B, H, D, Dv)."""
+        """Return the state of a layer (its index, from 0) after the tokens so far, (B, H, D, Dv)."""
         raise NotImplementedError
 
     def set_state(self, layer: int, state: Tensor) -> None:
-        """Store a layer's state after the new tokens, (B, H, D, Dv); it takes effect in `advance`."""
+        """Store a layer's state after the new tokens, (B, H, D, Dv). It takes effect in `advance`."""
         raise NotImplementedError
 
     def advance(self, T: int) -> None:
-        """Count T tokens as stored; the model calls this once a pass, after the last layer."""
+        """Count the T new tokens as seen. The model calls this once per pass, after the last layer."""
         self.check_capacity(T)
         self.update(self.length + T)
 
     def update(self, length: int, **fields: Any) -> None:
-        """Set the length and the fields that change with it, in one call that Ctrl-C cannot split."""
+        """Set `length`, and the attributes that change with it, in a single call that Ctrl-C cannot split."""
         self.__dict__.update(fields, length=length, changes=self.changes + 1)
 
     def set_lengths(self, lengths: Sequence[int], /, **fields: Any) -> None:
-        """Set the length of each sequence and the fields that change with it, as `update` does."""
+        """Set the length of each sequence, and the attributes that change with it, as `update` does."""
         self.update(max(lengths), **fields)
 
     def truncate(self, length: int) -> None:
-        """Keep the first `length` tokens. ValueError if there are fewer, or as in `unreachable_lengths`."""
+        """Keep only the first `length` tokens.
+
+        Raises:
+            ValueError: the cache has fewer tokens, or cannot go back to that length; see
+                `unreachable_lengths`.
+        """
         self.check_length(length)
         self.set_lengths([int(length)] * self.batch)
 
     def snapshot(self) -> Snapshot:
-        """Return what `restore` needs to return to this point: the lengths and the `snapshot_fields`."""
+        """Return a snapshot with which `restore` can return to this point."""
         fields = {name: copy.copy(getattr(self, name)) for name in self.snapshot_fields}
         return Snapshot(self.length, tuple(self.lengths), self.changes, self._identity, fields)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Return to exactly what the cache held when the snapshot was taken; this works repeatedly.
+        """Return the cache to exactly the state in which the snapshot was taken.
+
+        A snapshot can be restored any number of times.
 
         Raises:
-            ValueError: another cache took the snapshot, or entries that it needs were truncated since.
+            ValueError: another cache took the snapshot, or entries that it needs have been truncated since.
         """
         self.check_snapshot(snapshot)
         fields = {name: copy.copy(value) for name, value in snapshot.fields.items()}
         self.set_lengths(snapshot.lengths, **fields)
 
     def check_snapshot(self, snapshot: Snapshot) -> None:
-        """Raise ValueError unless this cache took the snapshot and still has all of its entries."""
+        """Raise ValueError unless this cache took the snapshot and still has all the entries it needs."""
         if snapshot.owner is not self._identity:
             raise ValueError("the snapshot is of another cache; expected one that this cache has taken")
 
     def reset(self) -> None:
-        """Forget all tokens: one cache serves one generation at a time."""
+        """Forget all tokens, so that the cache can be used for another generation."""
         self.truncate(0)
 
     @property
@@ -213,37 +239,40 @@ class Cache:
 
     @property
     def n_entries(self) -> int:
-        """The number of entries stored, in the layer that stores most."""
+        """The number of entries stored per sequence, in the layer that stores most of them."""
         return self.length
 
     def entry_positions(self) -> Sequence[int]:
-        """Return the positions of the tokens whose entries are stored, in the first layer."""
+        """Return the positions, from 0, of the tokens whose entries are stored in the first layer."""
         return range(self.length)
 
     @property
     def unreachable_lengths(self) -> range:
-        """Lengths that `truncate` cannot go back to: the next token would need dropped or rounded entries."""
+        """The lengths to which `truncate` cannot go back.
+
+        At these lengths, the next token would need entries that were dropped or rounded.
+        """
         return range(0)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its keys and values."""
+        """The bytes of all stored keys and values."""
         raise NotImplementedError
 
     def __copy__(self) -> Self:
-        """Copy the entries too: two caches that share them would overwrite each other's."""
+        """Return a copy that shares no entries: otherwise, each cache would overwrite the other's."""
         return copy.deepcopy(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.n_entries} of {self.max_len} entries, {self.nbytes:,} bytes)"
 
     def entry_shapes(self, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the shapes of the keys and of the values of n entries of one layer."""
+        """Return the shapes of the keys and of the values of n entries in one layer."""
         B, Hkv = self.batch, self.sizes.n_kv_heads
         return (B, Hkv, n, self.sizes.k_dim), (B, Hkv, n, self.sizes.v_dim)
 
     def check_length(self, length: int) -> None:
-        """Raise ValueError unless the cache can go back to this number of tokens."""
+        """Raise ValueError unless `truncate` can go back to this number of tokens."""
         if not is_whole(length) or not 0 <= length <= self.length:
             raise ValueError(f"length is {length!r}; expected 0 to {self.length}, the tokens stored")
         if length in self.unreachable_lengths:
@@ -253,7 +282,7 @@ class Cache:
             )
 
     def check_capacity(self, T: int) -> None:
-        """Raise ValueError if T new tokens do not fit."""
+        """Raise ValueError if T new tokens do not fit into the cache."""
         if self.length + T > self.max_len:
             raise ValueError(
                 f"{T} new tokens after {self.length} make {self.length + T}; expected at most "
@@ -261,7 +290,7 @@ class Cache:
             )
 
     def check_entries(self, layer: int, k: Tensor, v: Tensor) -> None:
-        """Raise ValueError unless these new entries have this cache's shape and dtype, and fit."""
+        """Raise ValueError unless new entries have the shape and dtype of this cache, and fit into it."""
         if not 0 <= layer < self.n_layers:
             raise ValueError(f"layer is {layer}; expected 0 to {self.n_layers - 1}")
         expected = self.entry_shapes(k.shape[-2])
@@ -273,7 +302,13 @@ class Cache:
         self.check_capacity(k.shape[-2])
 
     def check_fits(self, sizes: ModelConfig, batch: int, dtype: torch.dtype, device: torch.device) -> None:
-        """Raise ValueError, naming what differs, unless this cache was made for such a pass."""
+        """Raise ValueError, naming the difference, unless the cache fits a pass with these properties.
+
+        Args:
+            sizes: config of the model.
+            batch: number of sequences.
+            dtype, device: those of the model's weights.
+        """
         names = ("n_layers", "n_kv_heads", "k_dim", "v_dim")
         pairs: dict[str, tuple[Any, Any]] = {n: (getattr(self.sizes, n), getattr(sizes, n)) for n in names}
         pairs |= {"batch": (self.batch, batch), "dtype": (self.dtype, dtype), "device": (self.device, device)}

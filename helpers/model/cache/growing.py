@@ -1,4 +1,4 @@
-"""A cache that grows by copying."""
+"""A cache that grows by copying its entries into longer tensors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from helpers.model.cache.base import Cache
 
 
 class GrowingCache(Cache):
-    """Every append copies all entries into new, longer tensors: simple, but it moves S entries a step."""
+    """A cache in which every append copies all entries of a layer into new, longer tensors.
+
+    This is simple, but each step copies every entry stored so far.
+    """
 
     snapshot_fields: tuple[str, ...] = ("k", "v")
 
@@ -17,11 +20,14 @@ class GrowingCache(Cache):
         self.k, self.v = map(list, self.empty_entries(0))
 
     def n_stored(self, layer: int) -> int:
-        """Return the number of valid entries in `k` and `v`, from the first; a failed pass may leave more."""
+        """Return how many entries of a layer in `k` and `v` are valid, counted from the first.
+
+        After a failed pass, `k` and `v` may contain further entries, which do not count.
+        """
         return self.length
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Store new entries after a copy of the old ones; see `Cache.append`."""
+        """Store new entries after a copy of the earlier entries. See `Cache.append`."""
         self.check_entries(layer, k, v)
         n = self.n_stored(layer)
         self.k[layer] = torch.cat([self.k[layer][:, :, :n], k], dim=2)  # (B, Hkv, S, D)
@@ -30,6 +36,6 @@ class GrowingCache(Cache):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the entries stored; the next append frees those of entries that were truncated."""
+        """The bytes of the entries stored, without truncated entries, whose memory the next append frees."""
         layers = enumerate(zip(self.k, self.v, strict=True))
         return sum(x[:, :, : self.n_stored(layer)].nbytes for layer, kv in layers for x in kv)

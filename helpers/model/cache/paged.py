@@ -1,4 +1,4 @@
-"""A cache for sequences of unequal length, whose entries are stored in pages of one pool."""
+"""A cache for sequences of different lengths, whose entries are stored in the pages of a pool."""
 
 from __future__ import annotations
 
@@ -21,15 +21,22 @@ MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os,
 
 
 class PagePool:
-    """Pages of `page_size` entries of every layer, which several caches can share.
+    """A pool of pages, which several caches can share.
 
-    Engines such as vLLM call them KV cache blocks, and the table of a sequence its block table.
+    A page has room for the entries of `page_size` tokens in every layer. Engines such as vLLM call a page a
+    KV cache block, and the page table of a sequence its block table.
+
+    Args:
+        sizes: config of the model.
+        n_pages: number of pages.
+        page_size: number of tokens per page.
+        dtype, device: those of the model.
 
     Attributes:
-        k, v: keys and values, (L, n_pages, Hkv, page_size, D) and (…, Dv).
+        k, v: keys, (L, n_pages, Hkv, page_size, D), and values, (L, n_pages, Hkv, page_size, Dv).
 
     Raises:
-        ValueError: they need more than half of the memory.
+        ValueError: the pages need more than half of the machine's memory.
 
     Source: paged attention, Kwon et al. 2023, arXiv:2309.06180.
     """
@@ -55,7 +62,7 @@ class PagePool:
 
 
 class PassLayout(NamedTuple):
-    """Where one pass of T columns reads and writes; computed once for all layers."""
+    """The slots that a pass of T columns reads and writes; computed once for all layers."""
 
     mask: Tensor  # which entries each column may attend to, (B, 1, T, S); S: longest sequence after the pass
     source_rows: Tensor | None  # rows of (B * Hkv * T, D) that are new tokens, (N,); None where all are
@@ -64,20 +71,23 @@ class PassLayout(NamedTuple):
 
 
 class PagedCache(StaticCache):
-    """Entry i of a sequence is stored in page tables[b][i // page_size], in slot i % page_size of it.
+    """A cache for sequences of different lengths, with entries in the pages of a pool.
 
-    Each sequence has its own length, positions and mask. New tokens are right-aligned: in tokens (B, T) the
-    last column is the newest token of every sequence. If some sequence has fewer than T new tokens, the pass
-    runs in a block `with cache.expect(…)`. The columns to their left are padding: they store no entry, no
-    token sees them, and their outputs are meaningless.
+    Entry i of sequence b, from 0, is stored in slot i % page_size of page tables[b][i // page_size]. Each
+    sequence has its own length, positions and mask.
+
+    New tokens are right-aligned: the last column of tokens (B, T) has the newest token of every sequence. If
+    a sequence has fewer than T new tokens, its first columns are padding, and the pass must run in a block
+    `with cache.expect(…)`. No entry is stored for padding, no token sees it, and its outputs are meaningless.
 
     Args:
-        pool: None makes a pool for this cache alone, in which every sequence has pages for max_len entries.
-        tables: page numbers, a list for each sequence. The owner of the pool makes and extends them.
-        lengths: number of tokens of each sequence whose entries are in the pages already; empty means 0.
-        page_size, dtype, device: of the pool, if pool is None.
+        pool: pool that stores the entries. None makes a pool for this cache alone, in which every sequence
+            has pages for max_len tokens.
+        tables: for each sequence, a list of page numbers, which the owner of the pool fills and extends.
+        lengths: for each sequence, how many of its tokens already have entries in the pages; empty means 0.
+        page_size, dtype, device: those of the new pool, if `pool` is None.
 
-    Other arguments as in `Cache`.
+    The other arguments are those of `Cache`.
 
     Attributes:
         lengths: number of tokens seen, for each sequence; `length` is the maximum.
@@ -116,9 +126,10 @@ class PagedCache(StaticCache):
 
     @contextmanager
     def expect(self, n_new: Sequence[int]) -> Iterator[None]:
-        """Set the number of new tokens of each sequence for the pass in a `with` block; by default it is T.
+        """Set how many new tokens each sequence has in the pass that runs in this `with` block.
 
-        The setting ends with the block, even if the pass fails.
+        Outside such a block, every sequence has T new tokens. The setting ends with the block, even if the
+        pass fails.
         """
         self._expected = self.check_counts("n_new", n_new)
         try:
@@ -127,26 +138,38 @@ class PagedCache(StaticCache):
             self._expected = None
 
     def check_counts(self, name: str, numbers: Sequence[int]) -> list[int]:
-        """Return a number of tokens for each sequence. ValueError unless they are whole, 0 or more."""
+        """Return numbers of tokens as a list.
+
+        Raises:
+            ValueError: there is not exactly one whole number, 0 or more, for each sequence.
+        """
         counts = [*numbers]
         if len(counts) != self.batch or not all(is_whole(n) and n >= 0 for n in counts):
             raise ValueError(f"{name} is {counts}; expected {self.batch} whole numbers, 0 or more")
         return [int(n) for n in counts]
 
     def n_new(self, T: int) -> list[int]:
-        """Return how many of T columns are new tokens of each sequence. ValueError if more were expected."""
+        """Return how many of the T columns are new tokens, for each sequence.
+
+        Raises:
+            ValueError: more than T new tokens are expected.
+        """
         n_new = [T] * self.batch if self._expected is None else self._expected
         if max(n_new) > T:
             raise ValueError(f"got {T} columns; expected {max(n_new)} or more, because of expect({n_new})")
         return n_new
 
     def layout(self, T: int) -> PassLayout:
-        """Return where a pass of T columns reads and writes. ValueError if they do not fit."""
+        """Return the layout of a pass of T columns, computed only once per pass.
+
+        Raises:
+            ValueError: the new tokens do not fit.
+        """
         tables = [[*pages] for pages in self.tables]  # a copy: the owner of the pool may change them
         return self.memo((T, self._expected, tables, self.lengths), lambda: self.make_layout(T))
 
     def make_layout(self, T: int) -> PassLayout:
-        """Compute the layout of a pass. ValueError if it does not fit."""
+        """Compute the layout of a pass of T columns. ValueError if the new tokens do not fit."""
         positions, slots = self.column_positions(T), self.slots()
         S = max(length + n for length, n in zip(self.lengths, self.n_new(T), strict=True))
         keys = torch.arange(S, device=self.device)
@@ -171,21 +194,29 @@ class PagedCache(StaticCache):
         return PassLayout(keys <= queries[:, None, :, None], rows, write, read)
 
     def column_positions(self, T: int) -> Tensor:
-        """Return the positions of T columns, (B, T): the newest token last; padding is before `lengths`."""
+        """Return the position of each column, (B, T), the newest token last.
+
+        New tokens have positions from `lengths` of their sequence on; those of padding are lower and may be
+        negative.
+        """
         self.check_capacity(T)
         ends = [length + n for length, n in zip(self.lengths, self.n_new(T), strict=True)]
         return torch.tensor(ends, device=self.device)[:, None] + torch.arange(-T, 0, device=self.device)
 
     def slots(self) -> Tensor:
-        """Return the slot of the flattened storage for each position, (B, Hkv, slots of its pages)."""
+        """Return the index of each position's slot in the flattened storage of a layer.
+
+        The shape is (B, Hkv, number of slots in the longest page table).
+        """
         heads = torch.arange(self.sizes.n_kv_heads)[:, None, None]
         page = torch.from_numpy(self.page_table())[:, None, :, None] * len(heads) + heads
         return (page * self.page_size + torch.arange(self.page_size)).flatten(2).to(self.device)
 
     def page_table(self) -> np.ndarray:
-        """Return the pages of each sequence, (B, maximum number of pages), padded with 0.
+        """Return the page numbers of each sequence, (B, maximum number of pages), padded with 0.
 
-        ValueError if a page is not in the pool: compiled loops would write outside of it.
+        Raises:
+            ValueError: a page is not in the pool; compiled loops would write outside the pool.
         """
         n_pages = self.k.shape[1]
         if any(page not in range(n_pages) for pages in self.tables for page in pages):
@@ -196,15 +227,19 @@ class PagedCache(StaticCache):
         return table
 
     def positions(self, T: int) -> Tensor:
-        """Return the positions of T columns by sequence, (B, T), from 0. ValueError if they do not fit."""
+        """Return the position of each of T columns, (B, T), from 0. ValueError if new tokens do not fit."""
         return self.column_positions(T).clamp(min=0)
 
     def mask(self, T: int, layer: int = 0) -> Tensor:
-        """Return (B, 1, T, S): True where a column may attend to an entry that `append` returns."""
+        """Return which of the S entries that `append` returns each column may attend to, (B, 1, T, S)."""
         return self.layout(T).mask
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Write new entries after the earlier ones of their sequence; see `Cache.append`. S: the longest."""
+        """Write new entries after the earlier entries of their sequence. See `Cache.append`.
+
+        S is the length of the longest sequence. A shorter sequence repeats its newest entry up to S entries;
+        the mask hides these repetitions.
+        """
         self.check_entries(layer, k, v)
         layout = self.layout(k.shape[2])
         for stored, entries in ((self.k[layer], k), (self.v[layer], v)):
@@ -221,7 +256,14 @@ class PagedCache(StaticCache):
         self.update(max(lengths), lengths=lengths)
 
     def truncate(self, length: int | Sequence[int]) -> None:
-        """Keep the first tokens: one number for all sequences, or a list. ValueError if there are fewer."""
+        """Keep only the first `length` tokens of each sequence.
+
+        Args:
+            length: one number for all sequences, or a number for each.
+
+        Raises:
+            ValueError: a sequence has fewer tokens.
+        """
         lengths = [*length] if isinstance(length, Sequence) else [length] * self.batch
         pairs = zip(lengths, self.lengths, strict=False)
         if len(lengths) != self.batch or not all(is_whole(n) and 0 <= n <= stored for n, stored in pairs):

@@ -1,4 +1,4 @@
-"""A cache that quantizes old entries to a few bits."""
+"""A cache that quantizes old entries to a few bits per number."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ AXES = {"token": -1, "channel": -2}  # the axis along which numbers share a scal
 
 
 def quantize(x: Tensor, bits: int, dim: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Round numbers to 2 ** bits levels, evenly spaced from the smallest to the largest along `dim`.
+    """Round numbers to 2 ** bits levels, evenly spaced from the smallest number along `dim` to the largest.
 
     Returns:
-        The level of each number, from 0 to 2 ** bits - 1 (torch.uint8, the shape of x), the smallest number,
-        and the step from one level to the next (both of x's dtype, of length 1 along dim).
+        The level of each number, from 0 to 2 ** bits - 1 (torch.uint8, with the shape of x); the smallest
+        number along `dim`; and the step from one level to the next. The last two have the dtype of x and
+        length 1 along `dim`.
     """
     low, high = x.aminmax(dim=dim, keepdim=True)
     step = (high - low) / (2**bits - 1)
@@ -29,49 +30,61 @@ def quantize(x: Tensor, bits: int, dim: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def dequantize(levels: Tensor, low: Tensor, step: Tensor) -> Tensor:
-    """Return the numbers that levels represent: each within half a step of the original."""
+    """Return the numbers that the levels represent, each within half a step of the original.
+
+    Args:
+        levels, low, step: as `quantize` returns them.
+    """
     return low + levels * step
 
 
 def pack(levels: Tensor, bits: int) -> Tensor:
-    """Pack 8 / bits rows into one row of bytes: levels (…, n, D) → (…, n · bits / 8, D)."""
+    """Pack levels (…, n, D) into bytes (…, n · bits / 8, D): each byte has levels of 8 / bits rows."""
     shared = levels.unflatten(-2, (-1, 8 // bits))  # (…, n · bits / 8, 8 / bits, D)
     return (shared << shifts(bits, levels)).sum(dim=-2, dtype=torch.uint8)
 
 
 def unpack(packed: Tensor, bits: int) -> Tensor:
-    """Unpack rows of bytes: (…, n · bits / 8, D) → levels (…, n, D)."""
+    """Unpack bytes (…, n · bits / 8, D) into levels (…, n, D)."""
     shared = packed.unsqueeze(-2) >> shifts(bits, packed)
     return (shared & (2**bits - 1)).flatten(-3, -2)
 
 
 def shifts(bits: int, like: Tensor) -> Tensor:
-    """Return the shift, in bits, of each of the rows that share bytes, (8 / bits, 1)."""
+    """Return by how many bits each of the rows that share bytes is shifted, (8 / bits, 1).
+
+    The result is on the device of `like`.
+    """
     return torch.arange(0, 8, bits, dtype=torch.uint8, device=like.device)[:, None]
 
 
 class QuantizedCache(GrowingCache):
-    """Keeps the newest entries in full precision and quantizes the others, `group_size` at a time, packed.
+    """A cache that keeps the newest entries in full precision and quantizes the older entries.
 
-    Entries are quantized in `advance`, once `residual_length + group_size` are in full precision. So a pass
-    sees its own entries in full, and the result depends on how a text is split into passes. `append` returns
-    plain keys and values, dequantized again in every pass.
+    Entries are quantized in groups of `group_size`, in `advance`, as soon as `residual_length + group_size`
+    entries are in full precision. So a pass sees its own entries in full precision, and the result depends
+    on how a text is split into passes. `append` returns ordinary keys and values: older entries are
+    dequantized in every pass.
 
-    An entry of one head, D numbers of s bytes, then takes D · bits / 8 bytes. Per token, it also has a
-    smallest number and a step, 2 · s bytes; per channel, each channel of a group has them: 2 · D · s /
-    group_size bytes an entry. A number is restored to within half a step, (largest - smallest) /
-    (2 ** bits - 1) / 2 of its token or its channel; in a narrow dtype the scales add their own rounding.
+    The quantized key or value of one head, D numbers of s bytes before, takes D · bits / 8 bytes, plus its
+    share of the scales. A scale consists of the smallest number and the step. Per token, each key or value
+    has a scale of its own, 2 · s bytes. Per channel, each channel of a group has a scale, which makes
+    2 · D · s / group_size bytes per key or value. A number is restored to within half a step, which is
+    (largest - smallest) / (2 ** bits - 1) / 2 of the numbers that share its scale; in a narrow dtype, the
+    rounding of the scales is added to this.
 
     Args:
-        sizes: of the model.
-        bits: of a number: 8, 4, 2 or 1; a pair for keys and values.
-        per: "token" or "channel": the numbers that share a scale; a pair for keys and values.
-        group_size: number of entries that are quantized together, a multiple of 8.
+        sizes: config of the model.
+        bits: bits per number, 8, 4, 2 or 1; or a pair, for keys and for values.
+        per: "token" or "channel", according to which numbers share a scale; or a pair, for keys and for
+            values.
+        group_size: number of entries that are quantized together; must be a multiple of 8.
         residual_length: minimum number of entries in full precision; 1 or more, so that a pass of one token
             can be undone.
         other: batch, max_len, dtype and device, as in `Cache`.
 
-    Source: KIVI, Liu et al. 2024, arXiv:2402.02750 (keys per channel, values per token, the newest in full).
+    Source: KIVI, Liu et al. 2024, arXiv:2402.02750 (keys per channel, values per token, and the newest
+    entries in full precision).
     """
 
     can_truncate = False
@@ -104,20 +117,26 @@ class QuantizedCache(GrowingCache):
         self.quantized = self.empty_quantized()
 
     def empty_quantized(self) -> list[list[tuple[Tensor, ...]]]:
-        """For keys and for values, by layer: packed levels, smallest numbers, steps; empty at first."""
+        """Return an empty tuple for each layer, in one list for keys and one list for values.
+
+        Later, each tuple has the packed levels, smallest numbers and steps of a layer's quantized entries.
+        """
         return [[()] * self.n_layers, [()] * self.n_layers]
 
     def n_stored(self, layer: int) -> int:
-        """Return the number of entries in full precision."""
+        """Return the number of entries in full precision, the same in every layer."""
         return self.length - self.n_quantized
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Store new entries in full; return them after the dequantized ones. See `Cache.append`."""
+        """Store new entries in full precision; return all entries, the older ones dequantized.
+
+        They are returned in order of position. See `Cache.append`.
+        """
         super().append(layer, k, v)
         return self.read(0, layer), self.read(1, layer)  # (B, Hkv, S, D)
 
     def read(self, which: int, layer: int) -> Tensor:
-        """Return all entries of a layer as plain numbers: keys (0) or values (1)."""
+        """Return all keys (`which` is 0) or all values (1) of a layer, dequantized, (B, Hkv, S, D)."""
         newest, quantized = (self.k, self.v)[which][layer], self.quantized[which][layer]
         if not quantized:
             return newest
@@ -126,7 +145,10 @@ class QuantizedCache(GrowingCache):
         return torch.cat([old.flatten(2, 3), newest], dim=2)
 
     def advance(self, T: int) -> None:
-        """Count T tokens as stored, and quantize the oldest entries in full precision, in whole groups."""
+        """Count the T new tokens as seen; quantize whole groups of the oldest entries in full precision.
+
+        The newest `residual_length` entries always stay in full precision.
+        """
         self.check_capacity(T)
         n = max(0, self.n_stored(0) + T - self.residual_length) // self.group_size * self.group_size
         fields: dict[str, Any] = {}
@@ -138,7 +160,16 @@ class QuantizedCache(GrowingCache):
         self.update(self.length + T, **fields)
 
     def quantize_oldest(self, which: int, layer: int, n: int) -> tuple[Tensor, ...]:
-        """Return levels, smallest numbers and steps of a layer's quantized entries and of the next n."""
+        """Return a layer's quantized entries, extended by the n oldest entries in full precision.
+
+        Args:
+            which: 0 for keys, 1 for values.
+            layer: index of the layer, from 0.
+            n: number of entries to quantize, a multiple of `group_size`.
+
+        Returns:
+            Packed levels, smallest numbers and steps.
+        """
         groups = (self.k, self.v)[which][layer][:, :, :n].unflatten(2, (-1, self.group_size))
         bits = self.bits[which]
         levels, low, step = quantize(groups, bits, self.scale_axes[which])  # (B, Hkv, groups, group_size, D)
@@ -147,7 +178,7 @@ class QuantizedCache(GrowingCache):
 
     @property
     def unreachable_lengths(self) -> range:
-        """Lengths within the quantized entries: the cache keeps all of those, or none."""
+        """The lengths within the quantized entries, which `truncate` can only keep or remove as a whole."""
         return range(1, self.n_quantized)
 
     def truncate(self, length: int) -> None:
@@ -157,13 +188,17 @@ class QuantizedCache(GrowingCache):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the quantized entries with their scales, and of those in full precision."""
+        """The bytes of the quantized entries, of their scales, and of the entries in full precision."""
         parts = [part for entries in self.quantized for layer in entries for part in layer]
         return super().nbytes + sum(part.nbytes for part in parts)
 
 
 def pair(name: str, value: Any, allowed: tuple[Any, ...]) -> list[Any]:
-    """Return a setting for keys and one for values. ValueError unless both are allowed."""
+    """Return a list of two settings, for keys and for values; a single value is used for both.
+
+    Raises:
+        ValueError: a setting is not among the allowed values; `name` names it in the message.
+    """
     settings = list(value) if isinstance(value, tuple | list) else [value, value]
     if len(settings) != 2 or not all(type(x) is type(allowed[0]) and x in allowed for x in settings):
         expected = ", ".join(map(repr, allowed))

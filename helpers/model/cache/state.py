@@ -1,4 +1,4 @@
-"""A cache that keeps a state in some layers, and entries in the others."""
+"""A cache that keeps a state in some layers and entries in the others."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from helpers.model.cache.growing import GrowingCache
 
 
 class StateCache(GrowingCache):
-    """Keeps a state of fixed size for each head in the layers `sizes.state_layers`, entries in the others.
+    """A cache that keeps a state in the layers `sizes.state_layers` and entries in the other layers.
 
-    A state is a sum from which no token can be removed. So `truncate` can go back to length 0 only, and
-    `restore` to a point where a `snapshot` was taken. Without such layers it is a `GrowingCache`.
+    A state has a fixed size for each head. It is a sum from which no token can be removed. So `truncate` can
+    go back only to length 0, and `restore` to a point at which a snapshot was taken. If no layer keeps a
+    state, this class works like a `GrowingCache`.
 
     Attributes:
-        states: by layer, (B, H, D, Dv); zeros before the first token.
+        states: state of each of these layers, by its index: (B, H, D, Dv), zeros before the first token.
     """
 
     snapshot_fields = ("k", "v", "states")
@@ -30,7 +31,7 @@ class StateCache(GrowingCache):
         self._new = dict[int, Tensor]()
 
     def initial_state(self) -> Tensor:
-        """Return the state of a layer before the first token: zeros."""
+        """Return the state of a layer before the first token: zeros, (B, H, D, Dv)."""
         sizes: Any = self.sizes
         shape = self.batch, sizes.n_heads, sizes.k_dim, sizes.v_dim
         return torch.zeros(shape, dtype=self.dtype, device=self.device)
@@ -45,7 +46,7 @@ class StateCache(GrowingCache):
         self._new[layer] = state
 
     def advance(self, T: int) -> None:
-        """Count T tokens as stored, and adopt the states after them."""
+        """Count the T new tokens as seen, and adopt the states that `set_state` stored for them."""
         self.check_capacity(T)
         self.update(self.length + T, states=self.states | self._new)
 
@@ -53,7 +54,11 @@ class StateCache(GrowingCache):
         super().update(length, _new={}, **fields)
 
     def truncate(self, length: int) -> None:
-        """Keep all tokens or none; any other length only if no layer keeps a state."""
+        """Keep only the first `length` tokens: all or 0, or any number if no layer keeps a state.
+
+        Raises:
+            ValueError: as in `Cache.truncate`.
+        """
         self.check_length(length)
         states = self.states if length else {layer: self.initial_state() for layer in self.states}
         self.set_lengths([int(length)], states=states)
@@ -75,5 +80,5 @@ class StateCache(GrowingCache):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the states, whose size is fixed, and of the entries."""
+        """The bytes of the states, whose size is fixed, and of the entries."""
         return super().nbytes + sum(state.nbytes for state in self.states.values())

@@ -1,4 +1,4 @@
-"""A cache that is allocated in advance, for its maximum length."""
+"""A cache that is allocated in advance for its maximum length."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from helpers.model.cache.base import Cache, Snapshot
 
 
 class StaticCache(Cache):
-    """Memory for all entries is allocated at the start; an append writes in place. Not for training."""
+    """A cache that allocates memory for max_len entries at the start; each append writes in place.
+
+    It cannot be used for training, because gradients do not pass through it.
+    """
 
     # Of each truncation: `changes` after it, the sequence, and the length that remained.
     _truncations: tuple[tuple[int, int, int], ...] = ()
@@ -20,7 +23,11 @@ class StaticCache(Cache):
         self.k, self.v = self.empty_entries(self.max_len)
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Write new entries in place, return views; see `Cache.append`. ValueError if they need gradients."""
+        """Write new entries in place; return views of all entries so far. See `Cache.append`.
+
+        Raises:
+            ValueError: as in `Cache.append`, or the new entries require gradients.
+        """
         self.check_entries(layer, k, v)
         if k.requires_grad or v.requires_grad:
             message = "the keys or values require a gradient; a cache that is written in place has none"
@@ -31,7 +38,10 @@ class StaticCache(Cache):
         return self.k[layer, :, :, :S], self.v[layer, :, :, :S]  # (B, Hkv, S, D): not the whole buffer
 
     def set_lengths(self, lengths: Sequence[int], /, **fields: Any) -> None:
-        """As in `Cache`; truncated entries may be overwritten, so record this for `check_snapshot`."""
+        """Set the length of each sequence, and the attributes that change with it, as in `Cache`.
+
+        Truncated entries may be overwritten, so truncations are recorded for `check_snapshot`.
+        """
         truncations = [entry for entry in self._truncations if entry[2] < lengths[entry[1]]]
         truncations += [(self.changes + 1, b, length) for b, length in enumerate(lengths)]
         super().set_lengths(lengths, _truncations=tuple(truncations), **fields)
@@ -46,5 +56,5 @@ class StaticCache(Cache):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of both buffers, used or not: they are allocated from the start."""
+        """The bytes of the allocated memory, whether it is used or not."""
         return self.k.nbytes + self.v.nbytes

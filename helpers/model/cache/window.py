@@ -1,4 +1,4 @@
-"""A cache that drops old entries."""
+"""A cache that drops the entries of old tokens."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ from helpers.validate import check_whole
 
 
 class WindowCache(GrowingCache):
-    """Keeps the entries of the newest tokens and of the first few, each with the position of its token.
+    """A cache that keeps only the entries of the newest tokens and of the first few tokens of the text.
 
-    A query sees the newest `window` positions, its own included, and the first `sinks` of the text. Entries
-    are dropped in `advance`, when the whole pass has used them. A layer then holds the newest `window`
-    entries and `sinks` more: one more than the next query sees, so that a pass of one token can be undone.
+    A query sees the newest `window` positions, including its own, and the first `sinks` positions of the
+    text. Entries are dropped in `advance`, after the whole pass has used them. A layer then holds the newest
+    `window` entries and the first `sinks` entries. That is one more than the next query sees, so that a pass
+    of one token can be undone.
 
     Args:
-        sizes: of the model.
-        window: number of positions, for all layers, or one number a layer; None there keeps every entry.
-        sinks: number of first positions that are kept; at most the smallest window.
+        sizes: config of the model.
+        window: number of positions in the window. A list gives one number per layer; None in the list keeps
+            every entry of that layer.
+        sinks: number of first positions that are always kept; must not exceed the smallest window.
         other: batch, max_len (in tokens, not entries), dtype and device, as in `Cache`.
 
     Attributes:
-        kept_positions: by layer, the position of each entry, (S,).
+        kept_positions: for each layer, the positions of the tokens whose entries it stores, (S,), from 0.
 
     Source: sinks, Xiao et al. 2023, arXiv:2309.17453.
     """
@@ -58,24 +60,44 @@ class WindowCache(GrowingCache):
         return len(self.kept_positions[layer])
 
     def mask(self, T: int, layer: int = 0) -> Tensor:
-        """Return (T, S): the entries that each new token sees, by position, not by index in storage."""
+        """Return which of the S entries that `append` returns each of the T new tokens sees, (T, S).
+
+        An entry is seen or not because of its token's position, not because of its index in storage.
+        """
         queries = self.positions(T)[:, None]
         keys = torch.cat([self.kept_positions[layer], queries[:, 0]])  # (S,)
         return (keys <= queries) & self.in_window(keys, queries, layer)
 
     def in_window(self, keys: Tensor, queries: Tensor | int, layer: int) -> Tensor:
-        """Return which positions are in the window of a query, or are sinks."""
+        """Return whether each key is in the window of each query, or a sink.
+
+        Args:
+            keys: positions of keys, (S,).
+            queries: positions of queries, (T, 1), or one position.
+            layer: index of the layer, from 0.
+
+        Returns:
+            A boolean tensor, (T, S), or (S,) for one query. It does not exclude keys after the query.
+        """
         return (keys > queries - self.windows[layer]) | (keys < self.sinks)
 
     def advance(self, T: int) -> None:
-        """Count T tokens as stored, and drop the entries that have left the window."""
+        """Count the T new tokens as seen, and drop the entries that have left the window."""
         new, newest = self.positions(T), self.length + T - 1
         positions = [torch.cat([kept, new]) for kept in self.kept_positions]
         masks = [self.in_window(x, newest, layer) for layer, x in enumerate(positions)]
         self.update(self.length + T, **self.select_entries(positions, masks))
 
     def select_entries(self, positions: list[Tensor], masks: list[Tensor]) -> dict[str, Any]:
-        """Return the masked entries of each layer: copies, so that the memory of the others is freed."""
+        """Return copies of the entries to keep, so that the memory of the other entries is freed.
+
+        Args:
+            positions: for each layer, the position of each entry, (S,).
+            masks: for each layer, which entries to keep, (S,).
+
+        Returns:
+            New values of `kept_positions`, `k` and `v`, by name.
+        """
         rows = [mask.nonzero()[:, 0] for mask in masks]
         k, v = ([x.index_select(2, n) for x, n in zip(kv, rows, strict=True)] for kv in (self.k, self.v))
         return {"kept_positions": [x[n] for x, n in zip(positions, rows, strict=True)], "k": k, "v": v}
@@ -87,11 +109,17 @@ class WindowCache(GrowingCache):
 
     @property
     def unreachable_lengths(self) -> range:
-        """Lengths above the sinks at which the next token would see dropped entries, in any layer."""
+        """The lengths at which the next token would see dropped entries in some layer.
+
+        All of them are greater than the number of sinks.
+        """
         return range(self.sinks + 1, max(map(self.min_length, range(self.n_layers))))
 
     def min_length(self, layer: int) -> int:
-        """Return the smallest length above the sinks that a layer can go back to."""
+        """Return the smallest length above the number of sinks to which a layer can go back.
+
+        The result is 0 if the layer can go back to every length.
+        """
         positions, window = self.kept_positions[layer], self.windows[layer]
         if len(positions) == self.length or window == 1:  # nothing was dropped, or the next token sees none
             return 0
