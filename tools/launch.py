@@ -35,7 +35,7 @@ except ImportError:
 
 
 def parser(message: str | None) -> argparse.ArgumentParser:
-    """Return a command's argument parser. Its help text is the command's docstring, unwrapped."""
+    """Return a command's argument parser. Its help text is the docstring, with the same line breaks."""
     return argparse.ArgumentParser(description=message, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 

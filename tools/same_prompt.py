@@ -2,9 +2,10 @@
 
     python -m tools same_prompt
 
-Carla's runs, three pairs to judge, and a thousand diaries, alone and in batches of 8: two minutes.
-The results depend on the order of sums, which depends on the processor. So they are recorded with the kernels
-for AVX2 (eight numbers at a time), which newer processors support, too.
+Records the runs for Carla's prompt, three pairs of runs for the reader to judge, and the replies to a
+thousand diaries, alone and in batches of 8. This takes two minutes. The results depend on the order of sums,
+which depends on the processor. Therefore they are recorded with the kernels for AVX2 (eight numbers at a
+time), which newer processors also support.
 """
 
 from __future__ import annotations
@@ -38,41 +39,41 @@ DIARIES, WORDS = 1000, 24
 
 
 def in_batches(model: Transformer, prompts: Sequence[Sequence[int]], n: int, batch: int) -> list[Reply]:
-    """Return the replies to prompts, in order, run in batches of `batch`."""
+    """Return the replies of `n` tokens to prompts, in order. The prompts are run in batches of `batch`."""
     return [
         reply for i in range(0, len(prompts), batch) for reply in answer(model, prompts[i : i + batch], n)
     ]
 
 
 class HiddenKeys(Core):
-    """The core of attention with additional keys that are masked."""
+    """Computes attention with `hidden` additional keys, which are masked."""
 
     def __init__(self, scale: float, hidden: int) -> None:
         super().__init__(scale)
         self.hidden = hidden
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        """Return contexts, (B, H, T, Dv); see `attend`."""
+        """Return contexts, (B, H, T, Dv), as `Core.forward` does."""
         k, v = (torch.cat([x, x[:, :, -1:].expand(-1, -1, self.hidden, -1)], dim=2) for x in (k, v))
         return super().forward(q, k, v, F.pad(mask, (0, self.hidden)))
 
 
 class MoreRows(nn.Module):
-    """A product whose left matrix has n additional rows, which are dropped from the result."""
+    """Computes a product whose left matrix has n additional rows. Their results are dropped."""
 
     def __init__(self, part: nn.Module, n: int) -> None:
         super().__init__()
         self.part, self.n = part, n
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, T, C) → (B, T, C')."""
+        """Return the product without the additional rows: (B, T, C) → (B, T, C')."""
         rows = x.flatten(0, -2)
         others = rows[-1:].flip(-1).expand(self.n, -1)
         return self.part(torch.cat([rows, others]))[: len(rows)].unflatten(0, x.shape[:-1])
 
 
 def replaced(model: Transformer, kind: type[nn.Module], make: Callable[[Any], nn.Module]) -> Transformer:
-    """Return a copy of a model in which `make` has replaced the modules of one type."""
+    """Return a copy of a model in which modules of one type are replaced by what `make` returns for them."""
     copied = copy.deepcopy(model)
     for part in list(copied.modules()):
         for name, child in part.named_children():
@@ -82,17 +83,17 @@ def replaced(model: Transformer, kind: type[nn.Module], make: Callable[[Any], nn
 
 
 def with_hidden(model: Transformer, hidden: int) -> Transformer:
-    """Return a copy of a model whose attention has `hidden` masked keys more, as in a padded batch."""
+    """Return a copy of a model whose attention has `hidden` more keys, masked, as in a padded batch."""
     return replaced(model, Core, lambda core: HiddenKeys(core.scale, hidden))
 
 
 def with_rows(model: Transformer, n: int) -> Transformer:
-    """Return a copy of a model whose products have n rows more, as in a batch of concatenated requests."""
+    """Return a copy of a model whose products have n more rows, as in a batch of concatenated requests."""
     return replaced(model, nn.Linear, lambda part: MoreRows(part, n))
 
 
 def top_2(logits: Tensor) -> Tensor:
-    """Return the top-2 margin of logits, (…, V) → (…,): the largest minus the second largest."""
+    """Return the top-2 margin of logits: the largest minus the second largest, (…, V) → (…,)."""
     best = logits.topk(2).values
     return best[..., 0] - best[..., 1]
 
@@ -102,8 +103,8 @@ class Changes(NamedTuple):
 
     Attributes:
         texts: how many replies changed.
-        words: words up to and including the first that differs, over all replies.
-        ties: how many of these words had a margin of exactly 0.
+        words: how many words were compared: in each reply, those up to and including the first that differs.
+        ties: how many of these words had a top-2 margin of exactly 0 in the first run.
     """
 
     texts: int
@@ -112,7 +113,13 @@ class Changes(NamedTuple):
 
 
 def changes(before: Sequence[Reply], after: Sequence[Reply]) -> Changes:
-    """Compare replies up to the first word that differs: after it, they continue different texts."""
+    """Compare replies, each up to and including the first word that differs.
+
+    After that word, the two replies continue different texts.
+
+    Args:
+        before, after: the replies to the same prompts in two runs.
+    """
     texts, words, ties = 0, 0, 0
     for a, b in zip(before, after, strict=True):
         n = first_other(a.tokens, b.tokens)
@@ -123,10 +130,10 @@ def changes(before: Sequence[Reply], after: Sequence[Reply]) -> Changes:
 
 
 class Overwritten(PagedCache):
-    """A cache with a bug: after the prompt, the fourth token has another value in the third layer."""
+    """A cache with a bug: after the prompt, the fourth token's value in the third layer is wrong."""
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Return all keys and values, one of them wrong after the prompt; see `Cache.append`."""
+        """Return all keys and values, one value of which is wrong after the prompt. See `Cache.append`."""
         keys, values = super().append(layer, k, v)
         if layer == 2 and self.lengths[0]:
             values[:, :, 3] = values[:, :, 4].flip(1)
@@ -135,7 +142,15 @@ class Overwritten(PagedCache):
 
 @torch.inference_mode()
 def in_transformers(model: Any, ids: Sequence[int], forced: Sequence[int]) -> Reply:
-    """Run a prompt, and then a reply word by word, through a model of `transformers`."""
+    """Run a prompt and then a given reply, word by word, through a model of `transformers`.
+
+    Args:
+        ids: the prompt.
+        forced: the reply that is run, whatever the model predicts.
+
+    Returns:
+        The tokens that the model predicts, and their logits.
+    """
     cache, steps = DynamicCache(config=model.config), []
     for input_ids in (ids, *([token] for token in forced[:-1])):
         steps.append(model(torch.tensor([input_ids]), past_key_values=cache).logits[0, -1].float())
@@ -144,7 +159,16 @@ def in_transformers(model: Any, ids: Sequence[int], forced: Sequence[int]) -> Re
 
 
 def evidence(tokenizer: Tokenizer, forced: Sequence[int], a: Reply, b: Reply) -> dict[str, Any]:
-    """Return how two runs of the same words differ: the largest logit, and each place."""
+    """Return how two runs of the same words differ.
+
+    Args:
+        forced: the words.
+        a, b: the two runs.
+
+    Returns:
+        "largest": the largest absolute logit of the first run. "places": for each word, the most probable
+        word in each run, the margin and the difference, as in `WordComparison`.
+    """
     vocabulary, words = tokenizer.words([*range(a.logits.shape[1])]), tokenizer.words(forced)
     sides = [
         [
@@ -160,7 +184,14 @@ def evidence(tokenizer: Tokenizer, forced: Sequence[int], a: Reply, b: Reply) ->
 
 
 def suspects(model: Transformer, narrow: Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Return three pairs of runs of Carla's words: two engines, in two formats, and a cache with a bug."""
+    """Return three pairs of runs of Carla's words, each as `evidence` returns it.
+
+    Two pairs compare this project's engine with that of `transformers`, in bfloat16 and in float32; in the
+    third, one run has a cache with a bug.
+
+    Args:
+        narrow: the model in bfloat16.
+    """
     prompt = tokenizer.encode(TEXTS[0])
     forced = answer(model, [prompt], WORDS)[0].tokens
     [plain], [short], [bug] = (
@@ -175,7 +206,14 @@ def suspects(model: Transformer, narrow: Transformer, tokenizer: Tokenizer) -> d
 
 
 def carla(model: Transformer, narrow: Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Answer Carla alone and in a batch; then alone, with masked keys or more rows in her passes."""
+    """Answer Carla's prompt alone and in a batch, then alone with masked keys or more rows in its passes.
+
+    Args:
+        narrow: the model in bfloat16.
+
+    Returns:
+        Both replies, the two words that differ first, their logits, and the counts of `mechanisms`.
+    """
     prompts = [tokenizer.encode(text) for text in TEXTS]
     alone, batched = (answer(narrow, batch, WORDS)[0] for batch in (prompts[:1], prompts))
     other = first_other(alone.tokens, batched.tokens)
@@ -196,7 +234,16 @@ def carla(model: Transformer, narrow: Transformer, tokenizer: Tokenizer) -> dict
 def mechanisms(
     models: Sequence[Transformer], prompts: Sequence[Sequence[int]], hidden: int
 ) -> dict[str, dict[str, int]]:
-    """Count the logits that differ from those of the prompt alone, for each change and format."""
+    """Count the logits that differ from those of the first prompt run alone, for each change and dtype.
+
+    Args:
+        models: the same model in several dtypes.
+        prompts: the prompts of the batch.
+        hidden: number of masked keys.
+
+    Returns:
+        {change: {dtype: count}}.
+    """
     counts: dict[str, dict[str, int]] = {}
     for model in models:
         [alone] = answer(model, prompts[:1], WORDS)
@@ -214,7 +261,7 @@ def mechanisms(
 
 
 def count(model: Transformer, prompts: list[list[int]]) -> dict[str, int]:
-    """Count the replies that change when prompts are run in batches of 8."""
+    """Count the replies that change when prompts are run in batches of 8 instead of alone."""
     counts = changes(*(in_batches(model, prompts, WORDS, size) for size in (1, 8)))
     return {
         "texts that changed": counts.texts,
@@ -224,7 +271,7 @@ def count(model: Transformer, prompts: list[list[int]]) -> dict[str, int]:
 
 
 def main() -> None:
-    """Record everything and write the file."""
+    """Record everything, and write the file."""
     parser(__doc__).parse_args()
     if torch.backends.cpu.get_cpu_capability() != "AVX2":
         sys.exit("this processor does not support AVX2, which the record needs; nothing was written")

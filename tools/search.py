@@ -1,4 +1,4 @@
-"""The page that searches the site and holds its own index; site.py writes it.
+"""The page that searches the site, which contains its own index. site.py writes it.
 
 A place is a section of a notebook, a question, a word of the glossary, or another page. Folded text, such as
 an answer, is not indexed, and neither is the output of cells.
@@ -39,12 +39,19 @@ mark { background: none; color: inherit; font-weight: 700; }
 
 
 def plain(tag: Tag) -> str:
-    """Return the text of an element without import statements."""
+    """Return the text of an element, without import statements."""
     return " ".join(IMPORT.sub("", tag.get_text()).split())
 
 
 def under_headings(name: str, soup: BeautifulSoup) -> Iterator[dict[str, str]]:
-    """Yield a notebook's places: the text of each cell under each heading, or under the last one before."""
+    """Yield a notebook's places, one for each cell and heading, with the text that follows the heading.
+
+    The text before a cell's first heading belongs to the last heading of an earlier cell.
+
+    Args:
+        name: the file name of the notebook's page.
+        soup: the page.
+    """
     title = heading = plain(soup.h1 or soup)
     for cell in soup.select('[id^="cell-id="]'):
         place = {"address": f"{name}#{cell['id']}", "page": title}
@@ -59,7 +66,7 @@ def under_headings(name: str, soup: BeautifulSoup) -> Iterator[dict[str, str]]:
 
 
 def words(folder: Path) -> Iterator[dict[str, str]]:
-    """Yield each word of the glossary with its meaning and the address of the cell that introduces it."""
+    """Yield each word of the glossary, with its meaning and the address of the cell that introduces it."""
     bold = glossary.bold(folder)
     for group in glossary.read().values():
         for word, meaning in group.items():
@@ -70,7 +77,13 @@ def words(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def places(pages: dict[str, str], questions: list[Link], folder: Path) -> list[dict[str, str]]:
-    """Return all places in `pages`, by file name; the questions, with their answers, are first."""
+    """Return all places. The questions, with their answers, are first.
+
+    Args:
+        pages: HTML, by file name.
+        questions: links to the cells that answer the questions.
+        folder: the folder of the notebooks.
+    """
     found: list[dict[str, str]] = []
     titles: dict[str, str] = {}
     for name, text in pages.items():
@@ -96,7 +109,7 @@ def places(pages: dict[str, str], questions: list[Link], folder: Path) -> list[d
 
 
 def search(pages: dict[str, str], questions: list[Link], folder: Path) -> str:
-    """Return the page that searches `pages`; arguments as in `places`."""
+    """Return the page that searches `pages`. The arguments are those of `places`."""
     index = [{"id": n, **place} for n, place in enumerate(places(pages, questions, folder))]
     data = data_text(json.dumps({"places": index, "said": SAID}, ensure_ascii=False))
     body = (

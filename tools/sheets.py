@@ -1,7 +1,8 @@
-"""Two worksheets for a class, each on one sheet, blank and with answers; site.py writes them.
+"""Two worksheets for a class, each on one sheet of paper, blank and with answers. site.py writes them.
 
-Their texts are in `tools/data/sheets/`: {…} is a given number, […] a line to write on, <<…>> a table or a
-drawing. All numbers and answers are computed here, by the functions of `helpers` that the notebooks use.
+Their texts are in `tools/data/sheets/`. In them, {…} is a given number, […] is a blank to write in, and <<…>>
+is a table or a drawing. All numbers and answers are computed here, with the functions of `helpers` that the
+notebooks use.
 """
 
 from __future__ import annotations
@@ -33,17 +34,22 @@ Parts = tuple[dict[str, Any], dict[str, Any], Blocks]  # what is given, what is 
 
 
 def user_nbytes(n_kv_heads: int = MODEL.n_kv_heads, tokens: int = TOKENS) -> int:
-    """Return the bytes of one user's KV entries if the model had `n_kv_heads` KV heads."""
+    """Return the size of one user's KV entries in bytes, if the model had `n_kv_heads` KV heads."""
     return cache_nbytes(MODEL.layers, tokens) * n_kv_heads // MODEL.n_kv_heads
 
 
 def users(bytes_per_weight: float = 2, user: int = user_nbytes()) -> int:
-    """Return how many users of `user` bytes fit on the card with weights of `bytes_per_weight` bytes."""
+    """Return how many users fit on the card, next to the weights.
+
+    Args:
+        bytes_per_weight: bytes per number of the weights.
+        user: bytes of one user's KV entries.
+    """
     return users_that_fit(CARD.memory_nbytes, nbytes_of(MODEL.n_parameters, bytes_per_weight), user)
 
 
 def memory() -> Parts:
-    """Return the sheet on memory: bytes of a token, bytes of the weights, users on a card."""
+    """Return the sheet on memory: bytes of a token and of the weights, and how many users fit on a card."""
     row, heads, card = MODEL.cache_nbytes_per_token(), MODEL.n_heads, CARD.memory_nbytes
     given = {"model": MODEL.name, "heads": heads, "card": card // GIB, "tokens": f"{TOKENS:,}"}
     given |= {"parameters": f"{MODEL.n_parameters / 1e9:.2f}", "gib": f"{GIB / 1e9:.3f}"}
@@ -63,7 +69,7 @@ def memory() -> Parts:
 
 
 def filled() -> tuple[PageManager, dict[str, list[int]], list[int]]:
-    """Return the page pool after A, B and C have run, their block tables, and the tokens of C."""
+    """Return the page pool after A, B and C have run, their block tables by name, and the tokens of C."""
     pool = PageManager(len(FREE), SIZE)
     pool.free = dict.fromkeys(FREE)
     tables = {name: [pool.allocate() for _ in range(pool.pages_needed(n))] for name, n in LENGTHS.items()}
@@ -74,7 +80,7 @@ def filled() -> tuple[PageManager, dict[str, list[int]], list[int]]:
 
 
 def slots() -> Parts:
-    """Return the sheet on serving: slots of requests over time, pages of requests, and shared prefixes."""
+    """Return the sheet on serving: requests in slots over time, pages of requests, and shared prefixes."""
     pool, tables, c = filled()
     replies = ", ".join(f"{chr(65 + n)} {reply}" for n, reply in enumerate(REPLIES))
     given = {"slots": SLOTS, "replies": replies, "size": SIZE, "free": ", ".join(map(str, FREE))}
@@ -105,7 +111,13 @@ def slots() -> Parts:
 
 
 def sheet(name: str, parts: Parts, solved: bool) -> str:
-    """Return a sheet as a page, blank or with the answers."""
+    """Return a sheet as a page, blank or with the answers.
+
+    Args:
+        name: the name of its text in `tools/data/sheets/`.
+        parts: what is given, what is asked, and the tables and drawings.
+        solved: whether the answers are shown.
+    """
     (given, asked, blocks), mark = parts, ' class="solved"' if solved else ""
 
     def block(found: re.Match[str]) -> str:

@@ -1,12 +1,12 @@
-"""Build the published site: the main page, ways through, a gallery, the notebooks, teaching pages, sheets.
+"""Build the published site: main page, ways through, gallery, notebooks, pages for teachers, worksheets.
 
-    python -m tools site                # build/: all but the notebooks
-    python -m tools site --notebooks    # and build/notebooks/, with a search of the site; takes some minutes,
+    python -m tools site                # build/: everything except the notebooks
+    python -m tools site --notebooks    # also build/notebooks/, and a search of the site; takes some minutes,
                                         # because the notebooks are run for their views
-    python -m tools site --model        # and a published model, 98 MB, that a button of the page downloads
+    python -m tools site --model        # also a published model, 98 MB, which a button of the page downloads
 
 The pages open from disk, with no network and no kernel. Links to notebooks that were not built lead to the
-published ones.
+published site.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def readme() -> str:
 
 
 def notebooks() -> list[Link]:
-    """Return the notebooks with their questions and minutes, in the order of the README's table."""
+    """Return links to the notebooks, with their minutes and questions, in the order of the README's table."""
     return [
         Link(name, f"{path}.html", f"{minutes} min · {question}" if minutes else question)
         for name, path, question, minutes in LINE.findall(readme())
@@ -122,7 +122,12 @@ def ways() -> str:
 
 
 def index(diary: Trace, published: Path | None = None) -> str:
-    """Return the main page: the live view, the stepper, what-if, a step's time, and further links."""
+    """Return the main page: the live view, the stepper, what-if, the time of a step, and further links.
+
+    Args:
+        diary: the trace that the stepper shows.
+        published: a GGUF file in the page's folder, which readers can load with a button.
+    """
     prompt, tokens = diary.sequences[0].prompt, diary.sequences[0].tokens
     by = next(n for n, token in enumerate(tokens) if token.text == "by")
     passes = [step.phase for step in diary.runs[0].passes]
@@ -228,7 +233,10 @@ def index(diary: Trace, published: Path | None = None) -> str:
 
 
 def lighter(trace: Trace) -> Trace:
-    """Return the trace with the digits that are shown, and without shapes: the lab computes its own."""
+    """Return a smaller trace for a page, with numbers rounded to the digits that are shown.
+
+    It has no shapes, because the lab computes its own.
+    """
     message = json.loads(trace.to_json(), parse_float=lambda digits: round(float(digits), 4))
     for run in message["runs"]:
         for event in run["passes"]:
@@ -237,8 +245,9 @@ def lighter(trace: Trace) -> Trace:
 
 
 def six_diaries() -> EngineTrace:
-    """Return a run of an engine on 12 pages of 6 KV entries, with six requests, three of them with a common
-    prefix; a request is preempted once.
+    """Return the trace of an engine with 12 pages of 6 KV entries that runs six requests.
+
+    Three of the requests share a prefix, and one request is preempted once.
     """
     from helpers.model import evaluate, shipped  # with PyTorch: takes a second
     from helpers.recording.engine import StepRecorder
@@ -263,7 +272,7 @@ def six_diaries() -> EngineTrace:
 
 
 def gallery(diary: Trace) -> dict[str, str]:
-    """Return the pages of single runs, by file name, and the page that links to them."""
+    """Return the pages that each show one run or equation, and the page that links to them, by file name."""
     published = Trace.load(DATA / "smollm2.json")
     shown: dict[str, tuple[str, View, str]] = {
         "toy": (
@@ -340,7 +349,7 @@ def plain(published: Path | None = None) -> dict[str, str]:
 
 
 def on_the_site(pages: Mapping[str, str]) -> dict[str, str]:
-    """Return the pages; their links to pages that are not among them lead to the published site."""
+    """Return the pages, with links to pages that are not among them leading to the published site."""
 
     def there(link: re.Match[str]) -> str:
         return link[0] if link[1] in pages else f'href="{launch.page()}{link[1]}'
@@ -349,7 +358,7 @@ def on_the_site(pages: Mapping[str, str]) -> dict[str, str]:
 
 
 def main() -> None:
-    """Write the files and print their paths."""
+    """Write the files, and print their paths."""
     parser = launch.parser(__doc__)
     parser.add_argument("--notebooks", action="store_true", help="the notebooks too")
     parser.add_argument("--model", action="store_true", help="a published model beside the page")

@@ -1,21 +1,22 @@
-"""Measure the notebooks' length, and list what exceeds a limit.
+"""Measure the notebooks' length, and list the limits that are exceeded.
 
     python -m tools sizes                   # a table of all notebooks, with the exceeded limits
-    python -m tools sizes 03 04             # by the beginning of their names
+    python -m tools sizes 03 04             # only those whose names begin like this
     python -m tools sizes --write           # write the computed minutes wherever they appear
 
-What is counted:
+The columns are:
 
-- words: of the Markdown (with folded parts), of printed sentences, and of sentences under pictures. Not
-  counted are code, printed tables, displayed formulas, the links that launch a notebook, and the text
-  alternatives of pictures. An inline formula is one word.
-- paragraph: words of the longest paragraph; lists, tables and headings are not paragraphs.
-- cells: code cells, with the folded first one.
-- lines: lines of code that are not blank, without the first cell's.
-- longest: lines of the longest cell, except a cell with just one class or function that helpers have, too.
+- words: words of the Markdown (including folded parts), of printed sentences, and of sentences below
+  pictures. Not counted are code, printed tables, displayed formulas, the links that launch a notebook, and
+  the text alternatives of pictures. An inline formula counts as one word.
+- paragraph: words of the longest paragraph. Lists, tables and headings are not paragraphs.
+- cells: code cells, including the folded first one.
+- lines: lines of code that are not blank, without those of the first cell.
+- longest: lines of the longest code cell. A cell that consists of one class or function of `helpers` is left
+  out.
 - exercises: cells with an exercise.
 - tables: tables of more than four rows, in the text or as output.
-- paired: pairs of such tables with no picture, view, prediction or exercise in between.
+- paired: pairs of such tables with no picture, view, prediction or exercise between them.
 - shown: pictures, views and predictions.
 """
 
@@ -64,14 +65,17 @@ HEADER = re.compile(
 
 
 def limits(name: str) -> dict[str, int]:
-    """Return the limits of a notebook, by its name; those of the short way have at most one exercise."""
+    """Return the limits of the notebook called `name`, by the name of the size.
+
+    A notebook of the short way has at most one exercise.
+    """
     if name.startswith(EXEMPT):
         return {"paired": LIMITS["paired"]}
     return {**LIMITS, "exercises": 1} if name.startswith(SHORT) else LIMITS
 
 
 class Sizes(NamedTuple):
-    """The sizes of a notebook; see the module's docstring."""
+    """The sizes of a notebook. See the module's docstring."""
 
     words: int = 0
     paragraph: int = 0
@@ -85,7 +89,7 @@ class Sizes(NamedTuple):
 
     @property
     def minutes(self) -> tuple[int, int]:
-        """The minutes for reading, and for the exercises, rounded to five.
+        """The minutes for reading and the minutes for the exercises, each rounded to a multiple of five.
 
         Fitted to the times of 25 readers for 25 notebooks, with a mean error of 7 minutes.
         """
@@ -94,19 +98,19 @@ class Sizes(NamedTuple):
         return max(5, reading), exercises
 
     def over(self, limits: dict[str, int] = LIMITS) -> Iterator[str]:
-        """Yield a text for each limit that is exceeded."""
+        """Yield a sentence for each limit that is exceeded."""
         for name, limit in limits.items():
             if (n := getattr(self, name)) > limit:
                 yield f"{name}: {n:,}, at most {limit:,}"
 
 
 def is_exercise(cell: NotebookNode) -> bool:
-    """Whether the cell is an exercise."""
+    """Return whether the cell is an exercise."""
     return any(tag.startswith("exercise-") for tag in cell.metadata.get("tags", []))
 
 
 def count_words(markdown: str) -> int:
-    """Return the number of words that are read in a Markdown text.
+    """Return how many words of a Markdown text are read. A formula counts as one word.
 
     >>> count_words("**Two** [words](x.ipynb), $a + b$ | 3 · <br>")
     4
@@ -117,7 +121,7 @@ def count_words(markdown: str) -> int:
 
 
 def sentences(cell: NotebookNode) -> Iterator[str]:
-    """Yield the sentences in a cell's outputs: printed lines of six or more words, and paragraphs."""
+    """Yield the sentences in a cell's outputs: printed lines of at least six words, and HTML paragraphs."""
     for output in cell.get("outputs", []):
         for line in output.get("text", "").splitlines():
             if sum(any(map(str.isalpha, word)) for word in line.split()) >= 6:
@@ -126,7 +130,7 @@ def sentences(cell: NotebookNode) -> Iterator[str]:
 
 
 def lines(code: str) -> list[str]:
-    """Return the lines that are not blank."""
+    """Return the lines of code that are not blank."""
     return [line for line in code.splitlines() if line.strip()]
 
 
@@ -137,18 +141,18 @@ def helpers() -> str:
 
 
 def is_taught(code: str) -> bool:
-    """Whether the cell is just one class or function that `helpers` has, too."""
+    """Return whether the cell consists of one class or function that `helpers` has, too."""
     begins = re.match(r"(?:class|def) \w+", code)
     return bool(begins and len(ast.parse(code).body) == 1 and re.search(rf"\b{begins[0]}\b", helpers()))
 
 
 def has_picture(cell: NotebookNode) -> bool:
-    """Whether the cell shows a picture or a view."""
+    """Return whether the cell shows a picture or a view."""
     return any(PICTURES & set(output.get("data", {})) for output in cell.get("outputs", []))
 
 
 def long_tables(cell: NotebookNode) -> int:
-    """Return how many tables of more than four rows the cell shows; a header is not a row."""
+    """Return how many tables with more than four rows the cell shows. Header rows do not count."""
     if cell.cell_type == "markdown":
         n_rows = [len(lines(table)) - 2 for table in TABLE.findall(cell.source)]
     else:
@@ -185,7 +189,7 @@ def sizes(book: NotebookNode) -> Sizes:
 
 
 def with_minutes(first: str, measured: Sizes) -> str:
-    """Return the first cell's text with the notebook's minutes before the badges."""
+    """Return the text of a notebook's first cell, with the notebook's minutes before the badges."""
     reading, exercises = measured.minutes
     plural = "s" * (measured.exercises > 1)
     times = f"{reading} minutes\\g<more>" + f", and {exercises} for the exercise{plural}" * bool(exercises)
@@ -193,7 +197,12 @@ def with_minutes(first: str, measured: Sizes) -> str:
 
 
 def with_all_minutes(text: str, minutes: dict[str, tuple[int, int]]) -> str:
-    """Return a text with these minutes, by notebook, in its table, and their sums after its ways."""
+    """Return a text with current minutes in its table of notebooks, and their sums after its ways.
+
+    Args:
+        text: that of the README or of a cell.
+        minutes: the minutes for reading and for the exercises, by notebook.
+    """
     numbered = {name: pair for name, pair in minutes.items() if name[:2].isdigit()}
     text = MAPPED.sub(lambda row: f"{row['line']}{in_map(minutes.get(row['name'], ()))} |", text)
     for way, starts, unit, size in (("short", SHORT, "minutes", 1), ("whole", "", "hours", 60)):
@@ -205,12 +214,15 @@ def with_all_minutes(text: str, minutes: dict[str, tuple[int, int]]) -> str:
 
 
 def in_map(minutes: Iterable[int]) -> str:
-    """Format minutes as in the README's table: "35", or "35 + 10"."""
+    """Format minutes as in the README's table: "35", or "35 + 10" with exercises."""
     return " + ".join(str(n) for n in minutes if n)
 
 
 def rewritten() -> dict[Path, str]:
-    """Return the README and the notebooks, by path, with current minutes, and the README's table in 00."""
+    """Return the README and the notebooks with current minutes, by path.
+
+    Notebook 00 also gets the README's table.
+    """
     books = {path: nbformat.read(path, as_version=4) for path in pick([]) if path.stem not in LOOKED_UP}
     minutes = {path.stem: sizes(book).minutes for path, book in books.items()}
     readme = with_all_minutes(README.read_text(encoding="utf-8"), minutes)
@@ -224,7 +236,7 @@ def rewritten() -> dict[Path, str]:
 
 
 def main() -> None:
-    """Print the table; with --write, write the minutes."""
+    """Print the table. With --write, write the minutes."""
     arguments = parser(__doc__)
     arguments.add_argument("names", nargs="*", help="beginnings of file names (default: all)")
     arguments.add_argument("--write", action="store_true", help="write the minutes wherever they appear")

@@ -1,11 +1,11 @@
 """Write the repository's address and the version everywhere they are used.
 
     python -m tools stamp OWNER/NAME        # change the address
-    python -m tools stamp                   # after a change in pyproject.toml, of the version for example
-    python -m tools stamp --check           # change nothing; fail and name what is stale
+    python -m tools stamp                   # after a change in pyproject.toml, such as that of the version
+    python -m tools stamp --check           # change nothing; list the files that are not current, and fail
 
-Their only source is pyproject.toml; from there they go into the README, CITATION.cff, the badges and the
-first code cell of the notebooks.
+They are defined only in pyproject.toml. From there they are copied to the README, CITATION.cff, and the
+badges and first code cells of the notebooks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def stamped_files(root: Path) -> Iterator[Path]:
 
 
 def current(path: Path, text: str, root: Path) -> str:
-    """Return a file's text with the current badges, first cell and version."""
+    """Return the text of a file with current badges, first cell and version."""
     if path.suffix == ".ipynb":
         book = nbformat.reads(text, as_version=4)
         for first in code_cells(book)[:1]:
@@ -49,7 +49,7 @@ def current(path: Path, text: str, root: Path) -> str:
 
 
 def stamp(new: str, root: Path = ROOT) -> list[Path]:
-    """Write the repository's address `new` everywhere; return the files that changed."""
+    """Write `new` as the repository's address everywhere, and return the files that changed."""
     old_page = page(root)
     old = re.compile(rf"(?<![\w-]){re.escape(repository(root))}(?![\w-])")
     owner, name = new.split("/")

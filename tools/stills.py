@@ -1,4 +1,4 @@
-"""Stills of the live views in a notebook: the picture of each, and what it says, taken with Chromium."""
+"""Take the stills of the live views in a notebook, with Chromium: a picture of each, and its sentences."""
 
 from __future__ import annotations
 
@@ -62,7 +62,10 @@ TOLD = """(view) => {
 
 
 def views(book: NotebookNode) -> Iterator[tuple[str, dict[str, Any], bytes]]:
-    """Yield data, options and file of each view in a notebook that has just run with its widgets kept."""
+    """Yield the data, the options and the file of each view in a notebook.
+
+    The notebook must have just been run with `keep_widgets`.
+    """
     kept = book.metadata.get("widgets", {}).get(STATE, {}).get("state", {})
     for one in kept.values():
         if "view" in (options := one["state"].get("options", {})):
@@ -70,12 +73,16 @@ def views(book: NotebookNode) -> Iterator[tuple[str, dict[str, Any], bytes]]:
 
 
 def refresh(book: NotebookNode, anew: bool) -> bool:
-    """Take the stills of a notebook's views that are missing or say something else; return whether any was.
+    """Take the stills of a notebook's views that have none, or whose sentences have changed.
 
-    `anew`: of all views, as after a change of their look.
+    Args:
+        anew: whether to take the stills of all views, as after a change of their look.
+
+    Returns:
+        Whether any still was taken.
 
     Raises:
-        FileNotFoundError: one is missing, and so is Chromium.
+        FileNotFoundError: a view has no still, and there is no Chromium to take it with.
     """
     shown = {name_of(*one): one for one in views(book)}
     kept = {name: Still.load(name) for name in shown}
@@ -100,7 +107,7 @@ def refresh(book: NotebookNode, anew: bool) -> bool:
 
 
 def remove_unused(books: Iterable[NotebookNode]) -> None:
-    """Remove the stills that are in no notebook."""
+    """Remove the stills that appear in none of the notebooks."""
     outputs = [out for book in books for cell in book.cells for out in cell.get("outputs", [])]
     shown = {
         base64.b64decode(out["data"]["image/png"]) for out in outputs if "image/png" in out.get("data", {})
@@ -111,18 +118,18 @@ def remove_unused(books: Iterable[NotebookNode]) -> None:
 
 
 def remove(png: Path) -> None:
-    """Remove a still."""
+    """Remove a still, given the path of its PNG."""
     png.unlink()
     png.with_suffix(".json").unlink()
 
 
 def file_of(options: dict[str, Any]) -> bytes:
-    """What a view runs, such as a model's weights."""
+    """Return the content of the file that a view runs, such as a model's weights; empty if it runs none."""
     return Live.file.read_bytes() if "file" in options else b""
 
 
 def opened(browser: Browser, folder: Path, data: str, options: dict[str, Any]) -> Page:
-    """A view on a page of its own, light and at rest, in the width of a picture."""
+    """Open a view on a page of its own, in the light theme, without motion and as wide as a picture."""
     path, file = folder / "page.html", base64.b64encode(file_of(options)).decode()
     bytes_of = f'Uint8Array.from(atob("{file}"), (one) => one.charCodeAt(0)).buffer'
     mount = f"mountView(document.body, {data}, {json.dumps(options)}, async () => {bytes_of})"
@@ -140,7 +147,11 @@ def opened(browser: Browser, folder: Path, data: str, options: dict[str, Any]) -
 
 
 def take(browser: Browser, data: str, options: dict[str, Any], pictured: bool = True) -> Still:
-    """Return a view's still; `pictured`: with its picture, which takes the most time."""
+    """Return the still of a view.
+
+    Args:
+        pictured: whether the still has a picture, which takes most of the time.
+    """
     with (
         tempfile.TemporaryDirectory() as folder,
         closing(opened(browser, Path(folder), data, options)) as page,
@@ -163,7 +174,7 @@ def take(browser: Browser, data: str, options: dict[str, Any], pictured: bool = 
 
 
 def stacked(images: list[Image.Image]) -> bytes:
-    """Pictures one under the other as a PNG with a palette."""
+    """Return pictures one below the other as a PNG with a palette."""
     gap, png = GAP * SHARPNESS, io.BytesIO()
     sheet = Image.new("RGBA", (images[0].width, sum(image.height + gap for image in images) - gap))
     y = 0

@@ -1,6 +1,6 @@
-"""The page for teachers and the slides, both made from TEACHING.md; site.py writes them.
+"""The page for teachers and the slides, which are both made from TEACHING.md. site.py writes them.
 
-A slide is a row of its table: a cell with a stored picture, and a sentence.
+Each slide is a row of a table in that file: a cell with a stored picture, and a sentence.
 """
 
 from __future__ import annotations
@@ -92,7 +92,9 @@ def cell_of(link: re.Match[str]) -> NotebookNode:
 
 
 def picture(cell: NotebookNode) -> str:
-    """Return a cell's stored picture with its text alternative: SVG, a narrow one last, or else PNG.
+    """Return a cell's stored picture as HTML, with its text alternative: its SVGs, or else its PNG.
+
+    If there are several SVGs, the last is the narrow layout.
 
     Raises:
         ValueError: the cell has no picture.
@@ -110,7 +112,7 @@ def picture(cell: NotebookNode) -> str:
 
 
 def slides() -> str:
-    """Return the slides as one page: keys and scrolling move between them; each prints on its own page."""
+    """Return the slides as one page. Keys or scrolling change the slide. Each slide prints on one sheet."""
     found = list(SLIDE.finditer(text()))
     parts = []
     for n, one in enumerate(found, 1):
@@ -125,7 +127,7 @@ def slides() -> str:
 
 
 def teaching() -> str:
-    """Return the page for teachers; links to pages of the site and to notebooks stay on the site."""
+    """Return the page for teachers. Its links to pages and notebooks stay on the site."""
     body = markdown2html(text().replace(launch.page(), ""))
     body = re.sub(r'href="(notebooks/\w+)\.ipynb', r'href="\1.html', body).replace(
         'href=""', 'href="index.html"'

@@ -1,9 +1,9 @@
 """Train the shipped checkpoint from scratch: `python -m tools train` (under 20 minutes on two cores).
 
-Trains on weather diaries, prints what the model has learned, and writes config.json and model.safetensors to
-`helpers/weights/`, with tokenizer.json and the page's file (halve.py). `--variant mqa` trains another one of
-`shipped.VARIANTS`, in its own folder; all share the tokenizer. `--variant state --begin gqa` starts from the
-weights that another variant has in common with it.
+Trains on weather diaries, prints what the model has learned, and writes config.json, model.safetensors,
+tokenizer.json and the page's file (see halve.py) to `helpers/weights/`. `--variant mqa` trains another of
+`shipped.VARIANTS`, in its own folder; all variants share the tokenizer. `--variant state --begin gqa` starts
+from the weights that the two variants have in common.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ DIARIES = 200  # for the report
 
 
 def report(model: Transformer, tokenizer: Tokenizer) -> None:
-    """Print the next words of two prompts, and the fraction of held-out diaries that get the right name."""
+    """Print the next words of two prompts, and the share of held-out diaries that are signed correctly.
+
+    There are two sets of diaries: those with any gap between the name and the signature, and those with a
+    long one.
+    """
     for prompt in ("Today weather is so", "The soup is so"):
         words = evaluate.next_words(model, tokenizer, prompt)
         print(f"{prompt} →", ", ".join(f"{word} {p:.3f}" for word, p in words))
@@ -47,7 +51,7 @@ def report(model: Transformer, tokenizer: Tokenizer) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Train, report and save."""
+    """Train the model, print the report, and save the files."""
     parser = launch.parser(__doc__)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--seed", type=int, default=0)

@@ -32,7 +32,11 @@ class SeenEnoughError(Exception):
 
 
 def look(model: Transformer, tokenizer: Tokenizer, batches: int) -> n08.Look:
-    """Return what the model predicts at `by` in the diary, and for how many of 50 diaries it is right."""
+    """Return what the model predicts after `by` in the diary, and how many of 50 diaries it signs correctly.
+
+    Args:
+        batches: number of batches that the model has been trained on.
+    """
     read, diaries = shipped.DIARY.split(), evaluate.held_out_diaries(50, seed=5, quiet=12)
     run = record_model(model, shipped.DIARY, tokenizer, max_new_tokens=1, training=False, uncached=False)
     weights = run.attention_weights(len(read) - 1, *shipped.NAME_HEAD)

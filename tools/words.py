@@ -1,9 +1,9 @@
 """Make the glossary, notebooks/words.ipynb: `python -m tools words`.
 
-words.txt has the field's term and its meaning in one sentence. `KV entry (here row)` gives a shorter name
-that the notebooks use, `prefill (also prompt processing)` another term of the field. A word is introduced
-where a notebook has it in bold. "|" separates the forms that may be bold; plurals and "… is called …" are
-found, too. A name that only others use need not be bold.
+words.txt has each term of the field, with its meaning in one sentence. `KV entry (here row)` gives a shorter
+name that the notebooks use, and `prefill (also prompt processing)` gives another term of the field. A word is
+introduced where it is bold in a notebook. "|" separates the forms that may be bold; plurals and "… is called
+…" are found, too. A name that only others use need not be bold.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ PYTORCH = {
 
 
 def read(path: Path = MEANINGS) -> Groups:
-    """Return the words and their meanings, by group.
+    """Return the words and their meanings, as {group: {word: meaning}}.
 
     Raises:
         ValueError: a word is defined twice.
@@ -72,7 +72,7 @@ def read(path: Path = MEANINGS) -> Groups:
 
 
 def forms(word: str) -> list[str]:
-    """Return the forms of a word that may be bold: the one that is shown is first, the short name last."""
+    """Return the forms of a word that may be bold. The form that is shown is first, the short name last."""
     return [*word.partition(" (")[0].split("|"), *short_name(word)]
 
 
@@ -82,20 +82,20 @@ def also(word: str) -> list[str]:
 
 
 def short_name(word: str) -> list[str]:
-    """Return the shorter name that the notebooks use for a word, or no name."""
+    """Return a list with the shorter name that the notebooks use for a word; it is empty if there is none."""
     return re.findall(r"\bhere (\w+)\)$", word)
 
 
 def pattern(word: str) -> re.Pattern[str]:
-    """Return a pattern that matches this word as a bold text."""
+    """Return a pattern that matches a bold text with this word."""
     either = "|".join(map(re.escape, forms(word)))
     return re.compile(rf"(?:.* is called (?:an? |the )?)?(?:{either})(?:s|es)?", re.IGNORECASE)
 
 
 def bold(folder: Path) -> list[tuple[str, str, str]]:
-    """Return every bold text of the notebooks in reading order, with its notebook and its cell.
+    """Return (text, notebook, cell id) for every bold text of the notebooks, in reading order.
 
-    Names that only others use are returned wherever they appear.
+    Names that only others use are included wherever they appear.
     """
     found = []
     others = [name for word in read()[OTHERS] for name in forms(word)]
@@ -108,7 +108,11 @@ def bold(folder: Path) -> list[tuple[str, str, str]]:
 
 
 def shown_in(word: str, places: list[tuple[str, str, str]]) -> Iterator[tuple[str, str]]:
-    """Yield each notebook that has the word in bold, with the first such cell."""
+    """Yield (notebook, cell id) for each notebook that has the word in bold, with its first such cell.
+
+    Args:
+        places: the result of `bold`.
+    """
     cells: dict[str, str] = {}
     for text, notebook, cell in places:
         if pattern(word).fullmatch(text.strip(" .,:;")):
@@ -117,7 +121,7 @@ def shown_in(word: str, places: list[tuple[str, str, str]]) -> Iterator[tuple[st
 
 
 def line(word: str, meaning: str, places: list[tuple[str, str, str]]) -> str:
-    """Return a word as a row of a table."""
+    """Return a word as a row of a Markdown table, with links to the notebooks that have it in bold."""
     name, *more = forms(word)
     short = f" ({more[0]})" if more and more[0].isupper() else ""
     names = ["also " + ", ".join(also(word))] * bool(also(word))
@@ -151,7 +155,7 @@ def tables(places: list[tuple[str, str, str]]) -> Iterator[str]:
 
 
 def book(folder: Path) -> NotebookNode:
-    """Return the glossary as a notebook: it opens in JupyterLab, on GitHub and on the site."""
+    """Return the glossary as a notebook, which opens in JupyterLab, on GitHub and on the site."""
     new = nbformat.v4
     cells = [new.new_markdown_cell(text, id=f"words-{n:02}") for n, text in enumerate(tables(bold(folder)))]
     result = new.new_notebook(cells=cells)

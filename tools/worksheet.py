@@ -1,7 +1,7 @@
-"""The worksheet to the first notebooks on one sheet of paper, blank or with answers; site.py writes it.
+"""The worksheet for the first notebooks, on one sheet of paper, blank or with answers. site.py writes it.
 
-It has the table of 01 (positions and heads) and the triangle of 03 (how often is each pair scored?), to be
-filled in by hand. The tokens, numbers, heads and answers are computed by the toy.
+It has two tables to be filled in by hand: that of 01 (positions and heads), and the triangle of 03 (how often
+is each pair scored?). The toy computes the tokens, numbers, heads and answers.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ footer { margin-top: 5mm; font-size: 8.5pt; }
 
 
 def on_paper(title: str, body: str, style: str = "") -> str:
-    """Return a page to print."""
+    """Return a page for printing."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width">\n<title>{title}</title>'
@@ -76,7 +76,10 @@ def on_paper(title: str, body: str, style: str = "") -> str:
 
 
 def walk_table(solved: bool = False) -> str:
-    """Return the table of positions and heads, blank except for the prompt, with one more row for decode."""
+    """Return the table of positions and heads: a row for each token of the prompt, and one for decode.
+
+    The heads' columns are blank unless `solved`.
+    """
     words = [*toy.PROMPT, NEW]
     lines = [
         "".join(f'<td class="solved">{mean:.4g}</td>' if solved else "<td></td>" for mean in line)
@@ -104,7 +107,7 @@ def walk_table(solved: bool = False) -> str:
 
 
 def triangle_table(solved: bool = False) -> str:
-    """Return the triangle of queries and keys of the long run; a heavy line ends the prompt."""
+    """Return the triangle of queries and keys of the long run. A heavy line marks the end of the prompt."""
     P = len(toy.PROMPT)
     n = P + REPLY - 1  # the last token emitted is never run
     head = "".join(f'<th scope="col">{key}</th>' for key in range(1, n + 1))

@@ -1,5 +1,8 @@
-"""The interactive views: the live model, the stepper, the race with and without the cache, what-if,
-the pool of an engine, and the time of a step."""
+"""The interactive views: `Live`, `Stepper`, `Race`, `WhatIf`, `Pool` and `StepTime`.
+
+They show the live model; the passes of a run; a race with and without the cache; a changed prompt; the page
+pool of an engine; and the time of a step.
+"""
 
 from helpers.stepper.live import Live
 from helpers.stepper.pool import Pool

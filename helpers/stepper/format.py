@@ -1,4 +1,4 @@
-"""view.json, shares, and how sentences are filled in; js/format.ts does the same."""
+"""The texts of view.json, and how percentages and sentences are formatted. js/format.ts does the same."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _SLOT = re.compile(r"\{(\w+)(?:\|([\w ]+))?\}")
 
 
 def percent(p: float) -> str:
-    """A share of 1: 72.3%; what is not quite 0 or 1 as <0.1% or >99.9%."""
+    """Format a fraction as a percentage, such as 72.3%. Almost 0 is <0.1%, and almost 1 is >99.9%."""
     if 0 < p < 0.0005:
         return "<0.1%"
     return ">99.9%" if 0.9995 <= p < 1 else f"{100 * p:.1f}%"
 
 
 def fill(template: str, **values: object) -> str:
-    """A template of view.json: {pairs} is filled in, {pairs|pair} counted: "1 pair", "15 pairs"."""
+    """Fill in a template of view.json: {pairs} becomes a value, {pairs|pair} a count such as "15 pairs"."""
 
     def one(slot: re.Match[str]) -> str:
         value, unit = values[slot[1]], slot[2]

@@ -1,4 +1,4 @@
-"""Live: the reader presses Enter, and the shipped model writes in the page."""
+"""The live view: the reader presses Enter, and the shipped model writes in the page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Live(View):
     """A text box with the beginning of a diary, which the series' own model continues in the page.
 
     Args:
-        published: a GGUF file in the page's folder, which a button loads.
+        published: a GGUF file in the page's folder, which readers can load with a button.
     """
 
     view = "live"
@@ -34,7 +34,7 @@ class Live(View):
 
     @property
     def data(self) -> str:
-        """Data about the model (word classes, heads, sizes), and other models and cards to compare with."""
+        """The model's word classes, heads and sizes, and models and cards to compare it with, as JSON."""
         kinds = [corpus.NAMES, corpus.CITIES, *({*words} for words in corpus.SLOTS.values())]
         message = {
             "kinds": [sorted(kind) for kind in kinds],
@@ -52,14 +52,14 @@ class Live(View):
 
     @property
     def parameters(self) -> int:
-        """Numbers in the file, of 16 bits each; before them stand the header's length and the header."""
+        """How many numbers the file has after its header. Each takes 16 bits."""
         with self.file.open("rb") as file:
             header = int.from_bytes(file.read(8), "little")
         return (self.file.stat().st_size - 8 - header) // 2
 
     @property
     def options(self) -> dict[str, Any]:
-        """The initial text and seed, and what can be downloaded."""
+        """The initial text and seed, and the model that can be downloaded, if any."""
         fetched = {"published": self.published} if self.published else {}
         return {"text": PROMPT, "seed": SEED, **fetched}
 

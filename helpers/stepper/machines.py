@@ -1,4 +1,4 @@
-"""Models and cards that a view offers instead of the recorded model, as data for js/cost.ts."""
+"""Models and cards to choose from in a view instead of the recorded model, as data for js/cost.ts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SIZES = ("name", "hidden_size", "vocab_size", "tied", "n_active", "experts", "m
 
 
 def machines() -> dict[str, list[dict[str, Any]]]:
-    """Return the models, smallest first, and the cards, with what js/cost.ts needs of them."""
+    """Return the fields that js/cost.ts needs of all models, smallest first, and of all cards."""
     return {
         "models": [model_line(model) for model in (OURS, *MODELS.values())],
         "cards": [
@@ -28,11 +28,11 @@ def machines() -> dict[str, list[dict[str, Any]]]:
 
 
 def model_line(model: PublishedModel) -> dict[str, Any]:
-    """Return a model's sizes, and its layers by type.
+    """Return a model's sizes, and its layers grouped by type.
 
-    For each type: the number of layers, the numbers in an entry (or a state), the window in tokens or None,
-    whether it has a state, the KV heads that cards can share (1 for a latent, None for a state), and the
-    operations for a query-key pair in all heads.
+    The fields of a type are: the number of layers; the numbers in one KV entry or state; the window in
+    tokens, or None; whether it has a state; the number of KV heads that cards can share (1 for a latent, None
+    for a state); and the operations for one query-key pair in all heads.
     """
     kinds = [
         {

@@ -1,4 +1,4 @@
-"""A page with views and their data: it opens from disk and loads nothing from a network."""
+"""Build a page with views and their data. It can be opened from disk, and loads nothing from a network."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ADDRESS = re.compile(r"https://[^\s<>&\"']+[\w/]")
 
 
 class Viewed(Protocol):
-    """What a page needs of a view."""
+    """The attributes of a view that a page needs."""
 
     @property
     def view(self) -> str: ...
@@ -41,14 +41,14 @@ class Viewed(Protocol):
 
 
 def _paragraphs(texts: str | Iterable[str]) -> str:
-    """Return plain text as paragraphs, with addresses that begin with https:// as links."""
+    """Return plain text as HTML paragraphs, in which addresses that begin with https:// are links."""
     texts = [texts] if isinstance(texts, str) else texts
     linked = (ADDRESS.sub(r'<a href="\g<0>">\g<0></a>', escape(text)) for text in texts)
     return "\n".join(f"<p>{text}</p>" for text in linked)
 
 
 def data_text(text: str) -> str:
-    """Return JSON escaped so that it cannot end the script element that contains it."""
+    """Return JSON, escaped so that it cannot end the script element that contains it."""
     return text.replace("<", "\\u003c")
 
 
@@ -63,10 +63,16 @@ class Link:
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a page: paragraphs, a view or none, paragraphs, and a list of links.
+    """A section of a page.
 
-    `moments` are links to states of the page's views, in one line under the view; `#at=name` leads to a
-    section. `body` is escaped HTML after the first paragraphs.
+    Attributes:
+        before, after: paragraphs before and after the view, as plain text.
+        view: the view, if there is one.
+        heading: the section's heading.
+        links: a list of links at the end.
+        moments: links to states of the page's views, on one line below the view.
+        name: the section's name in addresses: `#at=name` leads to it.
+        body: escaped HTML after the first paragraphs.
     """
 
     before: str | Iterable[str] = ()
@@ -107,12 +113,17 @@ def build(
     beside: bool = False,
     style: str = "",
 ) -> str:
-    """Return a page as text; titles and paragraphs are plain text and are escaped.
+    """Return a page as HTML.
 
-    Messengers show the summary, a sentence, and the picture, an address, with a link to the page. What a view
-    runs, such as a model's weights, is in the page, or with `beside` in a script in its folder, which is
-    loaded when the reader scrolls near it (`file_script` makes it). The style is CSS in addition to the
-    page's own.
+    Args:
+        title: the page's title, as plain text.
+        sections: the page's content.
+        summary: a sentence, as plain text, that messengers show with a link to the page.
+        picture: the address of a picture that messengers show.
+        beside: where the files that views run, such as a model's weights, are stored. If False, they are in
+            the page. If True, each is in a script in the page's folder (see `file_script`), which is loaded
+            when the reader scrolls near its view.
+        style: CSS in addition to that of the page.
     """
     named = [section for section in sections if section.name]
     skips = "".join(
@@ -159,17 +170,17 @@ def assemble(
     picture: str = "",
     files: Iterable[Path] = (),
 ) -> str:
-    """Return a page with this HTML and interactive views.
+    """Return a page that consists of `body` and interactive views.
 
     Args:
-        title: the page's title, plain text.
+        title: the page's title, as plain text.
         body: escaped HTML.
-        views: the data and options of each by the id of its element in the body. The same data, and tables of
-            models and cards, are in the page only once.
-        summary: a sentence on the page, plain text.
+        views: the data and options of each view, by the id of its element in `body`. Data that several views
+            share, and tables of models and cards, are in the page only once.
+        summary: a sentence on the page, as plain text.
         style: CSS in addition to that of the views.
-        picture: address of a picture of the page.
-        files: the files that views run; they are in the page.
+        picture: the address of a picture of the page.
+        files: the files that views run, which are stored in the page.
     """
     tables = {
         name: json.dumps(message["machines"]) for name, (_, message) in views.items() if "machines" in message

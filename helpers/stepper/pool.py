@@ -9,10 +9,10 @@ from helpers.trace import EngineTrace
 
 
 class Pool(View):
-    """An engine's run: requests as lanes over steps, pages as a grid below, step by step.
+    """An engine's run, step by step: requests as lanes over the steps, and the pages as a grid below.
 
     Args:
-        trace: a record of an engine's run by `StepRecorder`.
+        trace: an engine's run, recorded by `StepRecorder`.
         step: the initial step, from 1.
         pages: whether the pages are shown.
 
@@ -30,12 +30,12 @@ class Pool(View):
 
     @property
     def data(self) -> str:
-        """The trace."""
+        """The trace, as JSON."""
         return self.trace.to_json()
 
     @property
     def options(self) -> dict[str, Any]:
-        """The step that is shown at first, from 0, and whether its pages are."""
+        """The initial step, from 0, and whether pages are shown."""
         return {"step": self.step, "pages": self.paged}
 
     def __repr__(self) -> str:

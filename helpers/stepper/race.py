@@ -1,4 +1,4 @@
-"""The race: the same words twice on one clock, with the cache and without."""
+"""The race: two runs of the same tokens, one with the cache and one without it, against one clock."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from helpers.trace import Trace
 
 
 class Race(View):
-    """Two runs of the same tokens on one clock; a pass lasts one unit for each token that it processes.
+    """Two runs of the same tokens against one clock. Each processed token takes one unit of time.
 
     Args:
         trace: the result of `record_toy()`, `record_model()` or `load_diary()`.
 
     Raises:
-        ValueError: the trace lacks a run with a cache, or one without.
+        ValueError: the trace does not have two runs, the first with a cache and the second without it.
     """
 
     view = "race"
@@ -29,12 +29,12 @@ class Race(View):
 
     @property
     def data(self) -> str:
-        """The trace."""
+        """The trace, as JSON."""
         return self.trace.to_json()
 
     @property
     def options(self) -> dict[str, Any]:
-        """No options: a race always starts at the beginning."""
+        """An empty dict: a race always starts at the beginning."""
         return {}
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The front end as one script, with its styles: bundle.js, which `npm run build` makes from js/."""
+"""The front end as one script, bundle.js, which `npm run build` makes from js/; and its styles."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ STYLES: tuple[str, ...] = ("view", "race", "what_if", "cost", "lab", "live", "po
 
 @cache
 def bundle() -> str:
-    """Return a classic script that defines `mountView`; pages opened from disk cannot load modules."""
+    """Return the front end as a classic script that defines `mountView`.
+
+    It is not a module, because pages opened from disk cannot load modules.
+    """
     return (HERE / "bundle.js").read_text(encoding="utf-8")
 
 
 @cache
 def widget_module() -> str:
-    """Return the script as an ES module for anywidget."""
+    """Return the front end as an ES module for anywidget."""
     return (
         bundle()
         + """
@@ -37,7 +40,10 @@ export default {
 
 
 def _variables(theme: str) -> str:
-    """Return the palette as custom properties; the page's own background and text colour take precedence."""
+    """Return the palette as CSS custom properties.
+
+    The page's own background and text colour take precedence over the palette's.
+    """
     host = THEMES["host"]
     colours = THEMES[theme].items()
     return "".join(
@@ -48,7 +54,11 @@ def _variables(theme: str) -> str:
 
 @cache
 def stylesheet(without: tuple[str, ...] = ()) -> str:
-    """Return the palette and the styles of the views, minified; without those in `without`."""
+    """Return the palette and the styles of the views as minified CSS.
+
+    Args:
+        without: the names of the styles to leave out.
+    """
     rules = "\n".join(
         (HERE / "css" / f"{name}.css").read_text(encoding="utf-8") for name in STYLES if name not in without
     )

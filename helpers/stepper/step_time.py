@@ -1,4 +1,4 @@
-"""StepTime: the time of a step on a card, with the reader's settings."""
+"""The time of a step on a card, with settings that the reader can change."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ SAY: dict[str, Any] = VIEW["step_time"]
 
 
 class StepTime(View):
-    """The time of a step on a card, by term, with its bound, its throughput, and how many users fit.
+    """The time of a step on a card: its terms, what bounds it, its throughput, and how many users fit.
 
-    The arguments are the initial settings; readers can change them.
+    The arguments are the initial settings, which readers can change.
 
     Args:
-        model: an argument of `cost.model_of`: a name in `cost.models.MODELS`, or any config.json.
+        model: any argument of `cost.model_of`, such as a name in `cost.models.MODELS`.
         card: a name in `cost.models.CARDS`.
-        tokens: cached tokens of each user.
-        users: users in the step.
-        new_tokens: new tokens of each user: 1, or those of a verification; all go through the LM head.
-        weight_bits, kv_bits: 4, 8, 16 or 32.
+        tokens: number of cached tokens of each user.
+        users: number of users in the step.
+        new_tokens: number of new tokens of each user: 1 in a decode step, more in a verification. All of them
+            go through the LM head.
+        weight_bits, kv_bits: bits per number of the weights and of the KV cache: 4, 8, 16 or 32.
         overlap, bandwidth_reached, compute_reached, cards, collective: as in `cost.step_time`.
 
     Raises:
-        ValueError: the model or the card is unknown, or a number is out of range; and as in `cost.model_of`.
+        ValueError: the card is unknown, a number is out of range, or `cost.model_of` raises it.
     """
 
     view = "step_time"
@@ -77,7 +78,7 @@ class StepTime(View):
 
     @property
     def data(self) -> str:
-        """The models and cards to choose from."""
+        """The models and cards to choose from, as JSON."""
         offered = machines()
         if self.model not in MODELS.values():
             offered["models"].append(model_line(self.model))

@@ -1,4 +1,4 @@
-"""The Python side of the stepper: it passes a trace to the browser, where all stepping happens."""
+"""The Python side of the stepper. It passes a trace to the browser, where all the stepping happens."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from helpers.trace import Trace
 
 
 class Stepper(View):
-    """Step through the passes of a recorded run, with and without its cache.
+    """Steps through the passes of a recorded run, with and without its cache.
 
     Args:
-        trace: the result of `record_toy()` or `record_model()`.
-        panels: the initial panels: the "story", a run to watch, or the "lab", a run to measure.
-        start: the initial phase, shown from its first pass; None is prefill, or in the lab training.
+        trace: the result of `record_toy()`, `record_model()` or `watch()`.
+        panels: the initial panels: "story" to watch a run, or "lab" to measure it.
+        start: the initial phase, shown from its first pass. None means prefill; in the lab, the first
+            recorded phase.
         layer: the initial layer, from 0.
-        head: the head whose weights are shown initially, from 0; None for the mean of all.
+        head: the head, from 0, whose weights are shown initially; None for the mean of all heads.
 
     Raises:
-        ValueError: an unknown name of panels, or a phase, layer or head that was not recorded.
+        ValueError: the name of the panels is unknown, or the phase, layer or head was not recorded.
     """
 
     view = "stepper"
@@ -47,7 +48,7 @@ class Stepper(View):
 
     @property
     def data(self) -> str:
-        """The trace."""
+        """The trace, as JSON."""
         return self.trace.to_json()
 
     @property
@@ -58,12 +59,12 @@ class Stepper(View):
 
     @property
     def invitation(self) -> str:
-        """What to do if the stepper is not running yet."""
+        """What readers should do if the stepper is not running yet."""
         return fill(super().invitation, passes=self._n_passes)
 
     @property
     def _n_passes(self) -> int:
-        """The number of passes to step through; training counts if the stepper starts with it."""
+        """The number of passes to step through. Training counts if the stepper starts with it."""
         run = self.trace.runs[0]
         at_training = run.passes[self.start].phase == "training"
         return len(run.passes if at_training else run.steps)

@@ -1,6 +1,7 @@
-"""The still of a live view: its picture and what it says, kept under its data, for where nothing runs.
+"""The still of a live view, for readers without a kernel: its picture, and its sentences.
 
-`python -m tools notebooks` takes them with Chromium; whoever reads or runs a notebook needs none.
+A still is stored under a name computed from the view's data. `python -m tools notebooks` takes stills with
+Chromium; nobody needs Chromium to read or run a notebook.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ FOLDER = HERE / "stills"
 
 
 def _rounded(value: Any) -> Any:
-    """JSON with six digits of each number: the last ones differ from machine to machine."""
+    """Return JSON data with floats rounded to six digits, because later digits differ between machines."""
     if isinstance(value, dict):
         return {name: _rounded(one) for name, one in value.items()}
     if isinstance(value, list):
@@ -27,7 +28,14 @@ def _rounded(value: Any) -> Any:
 
 
 def name_of(data: str, options: dict[str, Any], file: bytes = b"") -> str:
-    """The name of a view's still, by all that it shows: of the models and cards on offer, the chosen ones."""
+    """Return the name of a view's still, a hash of everything that the view shows.
+
+    Of the models and cards to choose from, only the chosen ones are included.
+
+    Args:
+        data, options: those of the view.
+        file: the content of the file that the view runs.
+    """
     made, told = json.loads(data), json.loads(json.dumps(options))
     for unseen in ("machines", "published"):
         told.pop(unseen, None)
@@ -40,7 +48,7 @@ def name_of(data: str, options: dict[str, Any], file: bytes = b"") -> str:
 
 @dataclass(frozen=True)
 class Still:
-    """A view that does not move."""
+    """A picture of a view, and its content as text."""
 
     data: str  # of the view, as its options: a test asks it again what it says
     options: dict[str, Any]
@@ -52,7 +60,7 @@ class Still:
 
     @classmethod
     def load(cls, name: str) -> Still | None:
-        """Return the one of this name, if there is one."""
+        """Return the still called `name`, or None if it does not exist."""
         path = FOLDER / f"{name}.json"
         if not path.exists():
             return None
@@ -60,7 +68,7 @@ class Still:
         return cls(**kept, png=path.with_suffix(".png").read_bytes())
 
     def save(self, name: str) -> None:
-        """Write the picture, and all else beside it as JSON."""
+        """Write the picture as a PNG, and everything else next to it as JSON."""
         FOLDER.mkdir(exist_ok=True)
         (FOLDER / f"{name}.png").write_bytes(self.png)
         kept = {name: value for name, value in vars(self).items() if name != "png"}
@@ -68,12 +76,12 @@ class Still:
         (FOLDER / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
 
     def beneath(self) -> str:
-        """Return what stands under the picture, as HTML."""
+        """Return the content below the picture, as HTML."""
         words = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.words)
         fold = f"<summary>The picture in words</summary>{'<br>'.join(map(html.escape, self.seen))}"
         return f'{words}<details style="font-size:90%">{fold}</details>'
 
     def html(self) -> str:
-        """Return picture and words, for a page of its own."""
+        """Return the picture and the content below it, as HTML for a page."""
         source = f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
         return f'<img alt="{html.escape(self.alt)}" width="{self.width}" src="{source}">{self.beneath()}'

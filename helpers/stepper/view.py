@@ -1,4 +1,4 @@
-"""What runs in the page: live in a notebook, as a picture where nothing runs, on a page of its own."""
+"""The base class of views: live in a notebook, as a picture without a kernel, or on a page of its own."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def one_of(name: str, value: Any, known: Iterable[Any]) -> None:
-    """Raise ValueError unless an option of a view has one of these values."""
+    """Raise ValueError unless `value` is in `known`. `name` is that of the option, for the error."""
     known = [*dict.fromkeys(known)]
     if value not in known:
         raise ValueError(f"got {name}={value!r}, expected one of {known}")
 
 
 class View(ABC):
-    """An interactive view: Python passes its data and options once, and the browser does the rest."""
+    """An interactive view. Python passes its data and options once, and the browser does the rest."""
 
     view: ClassVar[str]  # its name in js/mount.ts
     file: ClassVar[Path | None] = None  # what it runs, such as a model's weights
@@ -34,16 +34,16 @@ class View(ABC):
     @property
     @abstractmethod
     def data(self) -> str:
-        """What is shown, as JSON."""
+        """What the view shows, as JSON."""
 
     @property
     @abstractmethod
     def options(self) -> dict[str, Any]:
-        """Its initial state."""
+        """The view's initial state."""
 
     @property
     def still(self) -> Still | None:
-        """What readers see where nothing runs, if it was taken of this data."""
+        """What readers without a kernel see; None if no still was taken of this data."""
         return Still.load(name_of(self.data, page.options(self), self._bytes))
 
     @property
@@ -52,16 +52,16 @@ class View(ABC):
 
     @property
     def invitation(self) -> str:
-        """What to do if the view is not running yet."""
+        """What readers should do if the view is not running yet, as a sentence."""
         return str(VIEW["not run"][self.view])
 
     @cached_property
     def widget(self) -> AnyWidget:
-        """The live form, made on first use."""
+        """The live widget, created on first use."""
         return _widget_class()(data=self.data, options=page.options(self), file=self._bytes)
 
     def save_html(self, path: str | Path) -> None:
-        """Write the view as a page that needs no network and no kernel; its address holds its state.
+        """Write the view as a page that needs no network and no kernel. Its address contains its state.
 
         Raises:
             FileNotFoundError: the folder does not exist.
@@ -85,7 +85,7 @@ def _widget_class() -> type[AnyWidget]:
     from anywidget import AnyWidget
 
     class ViewWidget(AnyWidget):
-        """The model of a live view; its state stays in the browser."""
+        """The model of a live view. Its state stays in the browser."""
 
         _esm = script.widget_module()
         _css = script.stylesheet()

@@ -1,4 +1,4 @@
-"""What if: the toy in the page; the reader changes its prompt and sees which rows of its cache go stale."""
+"""What if: readers change the prompt of the toy in the page, and see which rows of its cache become stale."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ NOW = BEFORE | {"weather": 8.0}  # what a reader sees who has changed nothing ye
 
 
 class WhatIf(View):
-    """Change the toy's prompt to see which cached KV entries become stale, and what the toy then predicts."""
+    """Lets readers change the toy's prompt, and shows stale KV entries and what the toy predicts."""
 
     view = "what_if"
 
     @property
     def data(self) -> str:
-        """The toy's constants, and the prompt that filled the cache."""
+        """The toy's constants, and the prompt that filled the cache, as JSON."""
         constants = {
             "numbers": toy.NUMBERS,
             "vocabulary": toy.VOCABULARY,
