@@ -1,1 +1,1 @@
-"""Serving many requests with one model: pages, a scheduler, and an engine that runs what it says."""
+"""Serve many requests with one model: a pool of pages, a scheduler, and an engine that runs its plans."""

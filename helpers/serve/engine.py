@@ -1,4 +1,4 @@
-"""An engine: it runs what a scheduler decides with one model, over pages that all requests share."""
+"""An engine that runs the plans of a scheduler with one model, whose page pool all requests share."""
 
 from __future__ import annotations
 
@@ -24,29 +24,33 @@ from helpers.serve.sequence import Request, Sequence, Times
 
 
 class Engine:
-    """Serves requests with one model.
+    """An engine that serves requests with one model.
 
-    In a step, all sequences with one token to run share a pass, (B, 1), and each longer text is a pass of its
-    own, (1, T). Engines on a GPU put all of them into one pass.
+    In a step, all sequences with a single token to run share one pass, (B, 1); each longer text runs in a
+    separate pass, (1, T). Engines on a GPU run all of them in one pass.
+
+    `add`, `cancel` and `step` take effect completely or not at all: if they raise, even on Ctrl-C, no request
+    gains or loses a token.
+
+    Parameters and buffers of the model may change between steps; KV entries computed before the change are no
+    longer shared with new requests. The engine notices a change by the version counters of PyTorch's tensors.
+    These miss changes made through `.data` and changes of tensors created in inference mode, and attributes
+    such as `frequencies`, `scale` and `eps` have no counter. After such a change, make a new engine.
 
     Args:
+        model: the model that serves all requests.
         slots: maximum number of requests that run at the same time.
         budget: maximum number of tokens in a step; None for no limit.
-        n_pages, page_size: size of the pool.
-        prefix_caching: whether requests with the same beginning share its pages.
+        n_pages: number of pages in the pool.
+        page_size: number of tokens per page.
+        prefix_caching: whether requests that begin with the same tokens share the pages of this prefix.
         eos_ids: tokens that end a reply; None for those of the model's config.
 
     Attributes:
-        sequences: sequences by request id, the newest of each: reply, times, tokens per step and error.
-
-    `add`, `cancel` and `step` happen completely or not at all: if anything is raised in them, even Ctrl-C, no
-    request gains or loses a token. Between steps parameters and buffers may change; KV entries from before
-    the change are not found again. PyTorch does not count a change through `.data` or of a tensor created in
-    inference mode, and an attribute (`frequencies`, `scale`, `eps`) has no such counter: make a new engine
-    after such a change.
+        sequences: the newest sequence of each request id, with its reply, times, tokens per step and error.
 
     Raises:
-        ValueError: the model keeps a recurrent state, or the pool would take over half of the memory.
+        ValueError: the model keeps a recurrent state, or the pool needs more than half of the memory.
     """
 
     def __init__(
@@ -75,17 +79,17 @@ class Engine:
         self.weights, self.weights_version = list[tuple[int, int]](), 0
 
     def add(self, id: Hashable, prompt: Tokens, max_new_tokens: int, sampling: Sampling = GREEDY) -> None:
-        """Put a request in the queue; nothing runs yet.
+        """Add a request to the end of the queue; nothing is run yet.
 
         Args:
-            id: identifies the request among those that wait or run.
+            id: identifies the request among all that are waiting or running.
             prompt: token ids of one text.
             max_new_tokens: maximum number of tokens in the reply.
             sampling: how the tokens of the reply are chosen.
 
         Raises:
-            ValueError: the id is in use, the prompt is empty or is not one sequence of ids in range, top_k is
-                larger than the vocabulary, or the text can become too long for the model or the pool.
+            ValueError: the id is in use; the prompt is empty, or is not one sequence of valid ids; top_k is
+                larger than the vocabulary; or the text can become too long for the model or the pool.
         """
         V = self.model.config.vocab_size
         tokens = as_tokens(prompt, V)
@@ -99,15 +103,20 @@ class Engine:
             self.sequences[id] = sequence
 
     def cancel(self, id: Hashable) -> None:
-        """Stop a request; its reply so far is kept. ValueError if no request with this id waits or runs."""
+        """Stop a request and keep its reply so far.
+
+        Raises:
+            ValueError: no waiting or running request has this id.
+        """
         with self.atomic():
             self.scheduler.cancel(id)
 
     def step(self) -> dict[Hashable, int]:
-        """Run one step; return the new token of each request that got one.
+        """Run one step; return the new tokens by request id.
 
-        A request whose logits contain NaN or infinity is stopped and gets an `error`: its tokens of this step
-        do not count, so its KV entries cannot be found. The other requests continue.
+        A request gets no token if it is waiting, or if more of its text still has to run. A request whose
+        logits contain NaN or infinity is stopped and gets an `error`; the tokens that it ran in this step do
+        not count, so no other request can reuse their KV entries. The other requests continue.
         """
         self.update_extra_keys()
         with self.atomic():
@@ -134,7 +143,10 @@ class Engine:
 
     @contextmanager
     def atomic(self) -> Iterator[None]:
-        """Restore requests, pages and the observer's notes if the block raises. No model runs in it."""
+        """Restore requests, pages and the observer's attributes if the `with` block raises.
+
+        The block must not run the model.
+        """
         scheduler = self.scheduler
         # no other requests can run next
         sequences = [*scheduler.running, *islice(scheduler.waiting, scheduler.slots)]
@@ -154,7 +166,7 @@ class Engine:
             raise
 
     def update_extra_keys(self) -> None:
-        """Give waiting requests the version of the weights as their extra key."""
+        """Set the extra key of all waiting requests to the current version of the model's weights."""
         if self.scheduler.waiting:
             tensors = *self.model.parameters(), *self.model.buffers()
             weights = [(x.data_ptr(), 0 if x.is_inference() else x._version) for x in tensors]
@@ -164,9 +176,10 @@ class Engine:
                 sequence.extra_key = self.weights_version
 
     def execute_model(self, plan: Plan) -> dict[Sequence, np.ndarray]:
-        """Run a plan in one or more passes; return the logits of each sequence's last token, (V,).
+        """Run a plan in one or more passes; return logits (V,) by sequence.
 
-        They depend on every KV entry of the sequence: if one contains NaN, so do the logits.
+        They are the logits after the last token that runs. They depend on every KV entry of the sequence: if
+        an entry contains NaN, so do the logits.
         """
         passes: dict[Sequence | None, Plan] = {}
         for sequence, n in plan:
@@ -190,11 +203,11 @@ class Engine:
 
     @property
     def busy(self) -> bool:
-        """Whether any request waits or runs."""
+        """Whether any request is waiting or running."""
         return bool(self.scheduler.waiting or self.scheduler.running)
 
     def run_all(self) -> dict[Hashable, list[int]]:
-        """Run steps until no request waits or runs; return all replies, by id."""
+        """Run steps until no request is waiting or running; return the ids of all replies, by request id."""
         while self.busy:
             self.step()
         return {id: sequence.reply for id, sequence in self.sequences.items()}

@@ -1,8 +1,8 @@
-"""A simulated fleet: the scheduler on one or more machines, with a simulated clock; no model runs.
+"""A simulated fleet: a scheduler on each of several machines, with a simulated clock and without a model.
 
-A step takes what `cost.step_time` says at the share of the card's bandwidth and compute that is reached.
-Either every machine runs both prefill and decode, or some machines run prefill and others decode, and KV
-entries are sent between them. Requests are assigned to machines in turn.
+The time of a step is computed by `cost.step_time`, for the share of the card's bandwidth and compute that is
+reached. Either every machine runs prefill and decode, or some machines run prefill and send the KV entries to
+others that run decode. Requests are assigned to the machines in rotation.
 """
 
 from __future__ import annotations
@@ -27,19 +27,26 @@ Arrivals = Sequence[tuple[float, Request]]
 
 @dataclass(frozen=True)
 class ChatTurn(Request):
-    """A turn of a chat: its prompt is processed after num_cached_tokens tokens that are in the cache."""
+    """A turn of a chat, as a request.
+
+    Args:
+        num_cached_tokens: number of tokens before the prompt whose KV entries are in the cache.
+
+    The other arguments are those of `Request`.
+    """
 
     num_cached_tokens: int = 0
 
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine of a fleet, and its link to another; weights and KV entries in 16 bits.
+    """One machine of a fleet and its link to other machines, with weights and KV entries in 16 bits.
 
     Args:
-        model, card: the model, and the card that runs it.
-        speed: the share of the card's bandwidth and compute that is reached, 0 to 1.
-        link: bytes per second to another machine.
+        model: the model that the machine serves.
+        card: the card that runs the model.
+        speed: share of the card's bandwidth and of its compute that is reached, 0 to 1.
+        link: bandwidth to another machine, in bytes per second.
         slots: maximum number of requests that run at the same time.
         budget: maximum number of tokens in a step.
         overlap: whether KV entries are read while matrices are multiplied; most engines read them afterwards.
@@ -62,21 +69,22 @@ class Machine:
         check_counts(slots=self.slots, budget=self.budget)
 
     def plan_seconds(self, plan: Plan) -> float:
-        """Return the seconds that a step with this plan takes."""
+        """Return how long a step with this plan takes, in seconds."""
         return self.seconds(
             [(n, cached_tokens(one.request) + one.num_computed_tokens + n) for one, n in plan]
         )
 
     def seconds(self, texts: Iterable[tuple[int, int]]) -> float:
-        """Return the seconds that a step takes.
+        """Return how long a step takes, in seconds.
 
         Args:
-            texts: for each text, how many tokens run, and how many it has in all, with those that run.
+            texts: for each text, the number of its tokens that run in the step, and the number of all its
+                tokens so far, including those.
         """
         return self.terms(texts).total
 
     def terms(self, texts: Iterable[tuple[int, int]]) -> StepSeconds:
-        """Return the terms of a step's time; `texts` as in `seconds`."""
+        """Return the terms that make up the time of a step; `texts` as in `seconds`."""
         return step_time(
             self.model,
             self.card,
@@ -87,7 +95,15 @@ class Machine:
         )
 
     def serve(self, arrivals: Arrivals, n: int) -> dict[Hashable, Times]:
-        """Assign requests to n machines like this one; return the times of all requests, by id."""
+        """Serve requests with n machines like this one.
+
+        Args:
+            arrivals: arrival time in seconds and request, in order of time.
+            n: number of machines, to which requests are assigned in rotation.
+
+        Returns:
+            The times of all requests, by id.
+        """
         check_whole("machines", n)
         longest_text = max(len(request.prompt) + request.max_new_tokens for _, request in arrivals)
         times: dict[Hashable, Times] = {}
@@ -100,18 +116,23 @@ class Machine:
 
 
 def cached_tokens(request: Request) -> int:
-    """Return how many tokens before a request's prompt have cached KV entries."""
+    """Return how many tokens before a request's prompt have KV entries in the cache."""
     return request.num_cached_tokens if isinstance(request, ChatTurn) else 0
 
 
 def chat_turns(service: Service, n: int, seed: int, per_second: float, hits: bool = True) -> Arrivals:
-    """Return n turns of a service's chats, with their arrival times; each turn's place in its chat is random.
+    """Return n turns of a service's chats, with their arrival times in seconds.
 
-    Messages and replies have between half and one and a half times their mean length.
+    How many turns of the same chat precede each turn is random. The lengths of messages and replies are
+    between half and one and a half times their mean.
 
     Args:
+        service: the service: number of turns per chat, and mean lengths.
+        n: number of turns.
+        seed: seed of the random numbers.
         per_second: mean number of turns that arrive per second, independently of each other.
-        hits: whether the KV entries of all earlier tokens are cached; else the whole prompt is processed.
+        hits: whether the KV entries of all earlier tokens of a chat are cached. If not, the prompt of a turn
+            contains all of these tokens.
     """
     rng = random.Random(seed)
 
@@ -127,14 +148,23 @@ def chat_turns(service: Service, n: int, seed: int, per_second: float, hits: boo
 
 
 def colocated(machine: Machine, arrivals: Arrivals, n: int) -> list[Times]:
-    """Serve requests with n machines, each of which runs both prefill and decode."""
+    """Serve requests with n machines that each run prefill and decode; return the times of each request."""
     return list(machine.serve(arrivals, n).values())
 
 
 def disaggregated(machine: Machine, arrivals: Arrivals, n_prefill: int, n_decode: int) -> list[Times]:
-    """Serve requests with machines that run whole prompts, and others that decode from their KV entries.
+    """Serve requests with machines that run prefill only, and others that run decode only.
 
-    The first token is produced where the KV entries are sent to: that machine runs the last token again.
+    A prefill machine runs a whole prompt and sends its KV entries to a decode machine. The first token of the
+    reply is counted when the decode machine produces it, by running the last token of the prompt again.
+
+    Args:
+        machine: what each machine is like.
+        arrivals: arrival time in seconds and request, in order of time.
+        n_prefill, n_decode: number of machines that run prefill, and that run decode.
+
+    Returns:
+        The times of each request.
     """
     prompts = [(arrived, replace(request, max_new_tokens=1)) for arrived, request in arrivals]
     prefilled = replace(machine, budget=10**9).serve(prompts, n_prefill)
@@ -150,7 +180,10 @@ def disaggregated(machine: Machine, arrivals: Arrivals, n_prefill: int, n_decode
 
 
 def p99_waits(times: Sequence[Times]) -> tuple[float, float]:
-    """Return the 99th percentiles of TTFT and of the longest gap between two tokens, in milliseconds."""
+    """Return two 99th percentiles over requests, in milliseconds.
+
+    The first is of the time to first token (TTFT), the second of the longest gap between two tokens.
+    """
     index = math.ceil(0.99 * len(times)) - 1
     waits = [one.ttft for one in times], [one.longest_gap for one in times]
     ttft, gap = (1000 * sorted(seconds)[index] for seconds in waits)

@@ -1,4 +1,4 @@
-"""Which request owns each page: a free list, reference counts, and full pages found by their tokens."""
+"""Keep track of the pages of a pool: a free list, reference counts, and a cache of full pages."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ Key = tuple[Hashable, tuple[int, ...]]  # the number of the text before a page, 
 
 
 class PageManager:
-    """The pages of a pool, by number; their KV entries are stored in a `PagePool`.
+    """A manager of the pages of a pool, by page number; a `PagePool` stores their KV entries.
 
-    A page is referenced once by each page table that contains it. A page without references is free; its
-    content stays until the page is allocated again, and the page that has been free longest is allocated
-    first. A page that is full and written is cached: it can be found by its tokens and the text before it.
-    Both are hashed, and both are compared. So that no text is compared twice, each text that fills its pages
-    gets a number, the same number for equal texts. Full pages are never written to, so they never have to be
-    copied. Requests that run at the same time may fill equal pages: the first of them is found, and once that
-    is lost, the next.
+    Each page table that contains a page holds one reference to it. A page without references is free. It
+    keeps its content until it is allocated again, and the page that has been free longest is allocated first.
 
-    KV entries depend on more than tokens. Everything else that they depend on, such as an adapter or the
-    version of the weights, is the `extra_key` of a text: equal tokens with another key are another text.
+    A full page whose tokens have all run is cached: it can be found by its tokens and the text before it.
+    Both are hashed and compared. To avoid comparing long texts, each text that fills its pages gets a number,
+    the same for equal texts. Full pages are never written to again, so they never have to be copied. Requests
+    that run at the same time may fill several pages with the same content. Then the first of these pages is
+    found, and after its content is lost, the next.
 
-    Engines such as vLLM call it a block manager, a page a block, and a page table a block table.
+    KV entries do not depend on tokens alone. Anything else that they depend on, such as an adapter or the
+    version of the weights, is the `extra_key` of a text. Texts with the same tokens but different keys are
+    different texts.
+
+    Engines such as vLLM call this class a block manager, a page a block, and a page table a block table.
 
     Args:
-        n_pages: pages in the pool.
-        page_size: KV entries in a page.
-        prefix_caching: whether full pages can be found and shared.
+        n_pages: number of pages in the pool.
+        page_size: number of tokens per page.
+        prefix_caching: whether full pages are cached, so that requests can share them.
     """
 
     def __init__(self, n_pages: int, page_size: int = 16, *, prefix_caching: bool = True) -> None:
@@ -42,14 +44,18 @@ class PageManager:
         self.text_numbers = count(1)  # an empty text has (extra_key,) instead
 
     def pages_needed(self, n_tokens: int) -> int:
-        """Return how many pages n_tokens tokens take."""
+        """Return how many pages are needed for n_tokens tokens."""
         return -(-n_tokens // self.page_size)
 
     def match_prefix(self, tokens: Sequence[int], extra_key: Hashable = None) -> list[int]:
-        """Return the cached pages that hold the beginning of a text, full pages only.
+        """Return the cached pages with the beginning of a text, in order.
 
-        The last token always has to run, since pages hold KV entries and no logits. So if a text fills its
-        pages exactly, its last page is not returned.
+        If the text fills its pages exactly, the last page is left out: pages have KV entries but no logits,
+        so the last token has to run in any case.
+
+        Args:
+            tokens: ids of the text.
+            extra_key: what its KV entries depend on besides tokens.
         """
         table = list[int]()
         text: Hashable = (extra_key,)
@@ -62,12 +68,19 @@ class PageManager:
         return table
 
     def can_allocate(self, tokens: Sequence[int], extra_key: Hashable = None) -> bool:
-        """Whether there are enough pages for a text; cached pages that are in use need not be free."""
+        """Return whether there are enough free pages for a text.
+
+        Cached pages with the beginning of the text that are in use by other requests are shared, so they need
+        not be free.
+        """
         in_use = sum(self.ref_counts[page] > 0 for page in self.match_prefix(tokens, extra_key))
         return self.pages_needed(len(tokens)) - in_use <= len(self.free)
 
     def allocate(self) -> int:
-        """Take the page that has been free longest; its content is lost. At least one page must be free."""
+        """Return the page that has been free longest, with one reference to it; its content is lost.
+
+        At least one page must be free.
+        """
         page = next(iter(self.free))
         if page in self.contents:
             key, _ = self.contents.pop(page)
@@ -77,16 +90,18 @@ class PageManager:
         return page
 
     def incref(self, page: int) -> None:
-        """Add one reference to a page."""
+        """Add a reference to a page; if the page was free, it no longer is."""
         self.ref_counts[page] += 1
         self.free.pop(page, None)
 
     def release(self, table: list[int]) -> None:
-        """Remove one reference from each page of a table, and empty the table.
+        """Remove one reference to each page of a table, and empty the table.
 
         The last page is freed first, so the end of a text is lost before its beginning.
 
-        ValueError, and nothing is changed, if a page has no references: its table has been released before.
+        Raises:
+            ValueError: a page of the table is free already, which means that the table has been released
+                before. Nothing is changed.
         """
         if free := sorted({*table} & {*self.free}):
             raise ValueError(f"pages {free} are free already; expected a table that has not been released")
@@ -99,7 +114,15 @@ class PageManager:
     def cache_full_pages(
         self, table: Sequence[int], tokens: Sequence[int], start: int, end: int, extra_key: Hashable = None
     ) -> None:
-        """Cache the pages of a text that have become full now that tokens `start` up to `end` have run."""
+        """Cache the pages of a text that became full in a step.
+
+        Args:
+            table: page table of the text.
+            tokens: ids of the text.
+            start: index of the first token that ran in the step, from 0.
+            end: index of the last token that ran in the step, plus 1.
+            extra_key: what the KV entries of the text depend on besides tokens.
+        """
         size = self.page_size
         for i in range(start // size, end // size) if self.prefix_caching else ():
             text = self.contents[table[i - 1]][1] if i else (extra_key,)

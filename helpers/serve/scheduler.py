@@ -1,15 +1,17 @@
-"""A scheduler for requests that come and go: which of them run in the next step.
+"""A scheduler, which decides at each step of an engine which requests run.
 
-A request *waits* until there is a slot and enough pages for its text, then it *runs* until its reply ends.
-In each step:
+A request waits in a queue until there is a slot and enough pages for its text. Then it is admitted, and runs
+until its reply ends. In each step:
 
-1.  Every running request that has only its newest token to run gets that one token, oldest first.
-2.  The rest of the budget goes to longer texts, oldest first: to running requests, then to waiting ones in
-    order of arrival. A text that does not fit into the budget runs in chunks.
-3.  A request that is admitted gets pages for all of its text, first the cached pages that hold its beginning.
-    Later it gets one more page whenever its newest token needs one.
-4.  If no page is free, the youngest running request is preempted: it waits again, first in the queue. Its
-    pages are freed and its tokens kept: prompt and reply so far run as one prompt when it is admitted again.
+1.  Every running request that has only its newest token left to run is scheduled with that token, the oldest
+    request first.
+2.  The rest of the budget is spent on longer texts: first those of running requests, then those of waiting
+    requests, each in order of arrival. A text that does not fit into the budget runs in chunks.
+3.  A request that is admitted gets pages for all of its text, including cached pages with the beginning of
+    the text. Later it gets one more page whenever its newest token needs one.
+4.  If no page is free, the youngest running request is preempted and becomes the first in the queue. Its
+    pages are released but its tokens are kept: when it is admitted again, its prompt and reply so far run as
+    one prompt.
 
 So the oldest request always makes progress, and no request overtakes another.
 """
@@ -29,22 +31,22 @@ Plan = list[tuple[Sequence, int]]  # each sequence that runs in a step, and how 
 
 
 class Scheduler:
-    """Decides which requests run, without a model.
+    """A scheduler, which decides which requests run, and works without a model.
 
     Args:
-        pages: the pages of the pool.
-        slots: maximum number of requests that run at the same time; `max_num_seqs` in vLLM.
-        budget: maximum number of tokens in a step, `max_num_batched_tokens` in vLLM; None for no limit, so
-            that no prompt is split.
+        pages: manager of the pages.
+        slots: maximum number of requests that run at the same time (vLLM's `max_num_seqs`).
+        budget: maximum number of tokens in a step (vLLM's `max_num_batched_tokens`). None for no limit, so
+            that no prompt is split into chunks.
         eos_ids: tokens that end a reply.
         max_len: maximum number of tokens that the model can process in one text; None for no limit.
 
     Attributes:
-        waiting, running: sequences in order of arrival.
-        preemptions: how many times a request was preempted.
+        waiting, running: sequences that are waiting and that are running, in order of arrival.
+        preemptions: number of preemptions so far.
         preempted: sequences that were preempted since the end of the last step.
-        observer: its `scheduled(plan)` is called after each `schedule`, again if the step fails and is
-            repeated, and its `step_ended(next_tokens)` after each `postprocess`. None for no observer.
+        observer: an object, or None. Its `scheduled(plan)` is called at the end of each `schedule`, and again
+            if the step fails and is repeated; its `step_ended(next_tokens)` at the end of each `postprocess`.
     """
 
     def __init__(
@@ -69,11 +71,11 @@ class Scheduler:
         self.observer: Any = None
 
     def add(self, request: Request) -> Sequence:
-        """Put a request at the end of the queue.
+        """Add a request to the end of the queue; return its sequence.
 
         Raises:
-            ValueError: its id is in use, its prompt is empty, max_new_tokens is not a whole number over 0, or
-                its text can become longer than the model can process or than all pages hold.
+            ValueError: the id is in use, the prompt is empty, max_new_tokens is not a whole number greater
+                than 0, or the text can become too long for the model or for all pages together.
         """
         if request.id in {sequence.request.id for sequence in [*self.waiting, *self.running]}:
             raise ValueError(
@@ -97,16 +99,17 @@ class Scheduler:
         return self.waiting[-1]
 
     def cancel(self, id: Hashable) -> None:
-        """Remove a request and free its pages. ValueError if no request has this id."""
+        """Remove a request and release its pages. ValueError if no waiting or running request has this id."""
         for sequence in [*self.waiting, *self.running]:
             if sequence.request.id == id:
                 return self.remove(sequence)
         raise ValueError(f"id {id!r} is unknown; expected the id of a request that waits or runs")
 
     def schedule(self) -> Plan:
-        """Return the sequences that run in the next step, each with its number of tokens; empty if none do.
+        """Return the plan of the next step: each sequence that runs, and how many of its tokens.
 
-        A plan need not be run: if `schedule` is called again, running requests keep the pages they got.
+        The plan is empty if no sequence can run. A plan need not be carried out: if `schedule` is called
+        again, running requests keep their pages.
         """
         plan: Plan = []
         for sequence in [sequence for sequence in self.running if sequence.num_uncomputed_tokens == 1]:
@@ -124,7 +127,13 @@ class Scheduler:
         return plan
 
     def reserve_page(self, sequence: Sequence) -> bool:
-        """Allocate a page if the newest token needs one; return whether the sequence still runs."""
+        """Make sure that there is a page for the newest token of a running sequence.
+
+        If no page is free, the youngest running request is preempted, which may be this sequence itself.
+
+        Returns:
+            Whether the sequence is still running.
+        """
         needed = self.pages.pages_needed(sequence.num_computed_tokens + 1)
         while sequence.slot is not None and len(sequence.page_table) < needed:
             if self.pages.free:
@@ -134,13 +143,17 @@ class Scheduler:
         return sequence.slot is not None
 
     def can_admit(self) -> bool:
-        """Whether the first waiting request can run: there is a slot, and pages for all of its text."""
+        """Return whether there are a slot and enough pages to admit the first waiting request."""
         if not self.waiting or len(self.running) == self.slots:
             return False
         return self.pages.can_allocate(self.waiting[0].tokens, self.waiting[0].extra_key)
 
     def admit(self) -> Sequence:
-        """Let the first waiting request run, in cached pages that hold its beginning and in free pages."""
+        """Admit the first waiting request: give it a slot and pages for all its text; return its sequence.
+
+        Cached pages with the beginning of the text are shared, so that those tokens need not run again; the
+        other pages are newly allocated.
+        """
         sequence, pages = self.waiting.popleft(), self.pages
         table = pages.match_prefix(sequence.tokens, sequence.extra_key)
         sequence.page_table, sequence.num_computed_tokens = table, len(table) * pages.page_size
@@ -154,11 +167,11 @@ class Scheduler:
         return sequence
 
     def postprocess(self, plan: Plan, next_tokens: Mapping[Sequence, int]) -> None:
-        """Count the tokens that have run, append the new ones, and remove requests whose reply has ended.
+        """Record the results of a step, and remove the requests whose reply has ended.
 
         Args:
-            plan: what `schedule` returned. Until this call none of its tokens count.
-            next_tokens: the next token of each sequence whose known tokens have all run.
+            plan: the plan that was carried out. Until this call, its tokens do not count as run.
+            next_tokens: the new token of each sequence whose tokens so far have all run.
         """
         for sequence, n in plan:
             start, end = sequence.num_computed_tokens, sequence.num_computed_tokens + n
@@ -173,13 +186,13 @@ class Scheduler:
         self.preempted = []
 
     def remove(self, sequence: Sequence) -> None:
-        """Take a request out of the queue, or free its pages and its slot."""
+        """Remove a sequence from the queue if it is waiting; otherwise, release its pages and its slot."""
         self.pages.release(sequence.page_table)
         self.waiting.remove(sequence) if sequence.slot is None else self.running.remove(sequence)
         sequence.slot, sequence.num_computed_tokens = None, 0
 
     def preempt(self, sequence: Sequence) -> None:
-        """Let a running request wait again, first in the queue."""
+        """Release the pages and the slot of a running sequence, and put it first in the queue."""
         self.remove(sequence)
         self.waiting.appendleft(sequence)
         self.preemptions += 1
@@ -187,13 +200,16 @@ class Scheduler:
 
 
 class StaticBatching(Scheduler):
-    """The oldest way to batch: requests start together, and the next start when all of them have ended."""
+    """The oldest form of batching: requests start together, and others only when all of those have ended."""
 
     def schedule(self) -> Plan:
-        """Return the sequences that run in the next step; see `Scheduler.schedule`."""
+        """Return the plan of the next step; see `Scheduler.schedule`."""
         self.closed = bool(self.running)
         return super().schedule()
 
     def can_admit(self) -> bool:
-        """Whether the first waiting request can run: none ran before this step, and it has slot and pages."""
+        """Return whether the first waiting request can be admitted.
+
+        This is so if no request was running before this step, and there are a slot and enough pages.
+        """
         return not self.closed and super().can_admit()

@@ -1,4 +1,4 @@
-"""A request and its progress in the engine."""
+"""A request, and a sequence: the progress of a request in a scheduler or engine."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from helpers.sampling import GREEDY, Sampling
 
 @dataclass(frozen=True)
 class Request:
-    """A prompt to be continued.
+    """A request to continue a prompt.
 
     Args:
-        id: identifies the request.
+        id: identifies the request; any hashable object.
         prompt: token ids, at least one.
         max_new_tokens: maximum number of tokens in the reply.
         sampling: how the tokens of the reply are chosen.
@@ -28,19 +28,24 @@ class Request:
 
 @dataclass
 class Times:
-    """When a request arrived and when each token of its reply was produced, in seconds."""
+    """The times of a request, in seconds of the same clock.
+
+    Attributes:
+        arrived: when the request arrived.
+        tokens: when each token of the reply was produced.
+    """
 
     arrived: float = 0.0
     tokens: list[float] = field(default_factory=list)
 
     @property
     def ttft(self) -> float:
-        """Time to first token, including the time spent waiting."""
+        """The time to first token in seconds, from the arrival of the request."""
         return self.tokens[0] - self.arrived
 
     @property
     def longest_gap(self) -> float:
-        """The longest time between two consecutive tokens; 0 for a reply of one token."""
+        """The longest time between two consecutive tokens, in seconds; 0 for a reply of one token."""
         return max((b - a for a, b in zip(self.tokens, self.tokens[1:], strict=False)), default=0.0)
 
 
@@ -49,16 +54,18 @@ class Sequence:
     """A request in progress: its tokens so far, and the pages that hold their KV entries.
 
     Attributes:
-        tokens: prompt and reply so far. They are kept when the request is preempted.
-        num_computed_tokens: tokens whose KV entries are in its pages.
-        page_table: its pages, in the order of the text; a block table in vLLM.
-        slot: the slot in which it runs; None while it waits.
-        num_cached_tokens: tokens that were found in cached pages when it was admitted, and did not run.
-        extra_key: what KV entries depend on besides the tokens; in an engine, the version of the weights.
-        sampler: chooses its tokens; set by an engine only.
-        times: when it arrived and when its tokens were produced, by the engine's clock.
-        tokens_per_step: how many of its tokens ran in each step in which it ran.
-        error: why it was stopped; None if nothing went wrong.
+        request: the request.
+        tokens: ids of the prompt and of the reply so far, which are kept when the request is preempted.
+        num_computed_tokens: number of tokens whose KV entries are in the pages.
+        page_table: page numbers in the order of the text (a block table in vLLM).
+        slot: number of the slot in which the request runs, from 0; None while it is waiting.
+        num_cached_tokens: number of tokens that did not have to run, because they were found in cached pages
+            when the request was admitted; the sum over all admissions.
+        extra_key: what KV entries depend on besides tokens; in an engine, the version of the weights.
+        sampler: object that chooses the tokens of the reply; set only by an engine.
+        times: when the request arrived and when its tokens were produced, by the engine's clock.
+        tokens_per_step: for each step in which the request ran, how many of its tokens ran.
+        error: why the engine stopped the request, or None.
     """
 
     request: Request
@@ -75,10 +82,10 @@ class Sequence:
 
     @property
     def num_uncomputed_tokens(self) -> int:
-        """Tokens that are known and have not run: at first the whole prompt, later only the newest token."""
+        """The number of known tokens that have not run: first those of the prompt, later the newest token."""
         return len(self.tokens) - self.num_computed_tokens
 
     @property
     def reply(self) -> list[int]:
-        """Tokens of the reply so far."""
+        """The ids of the reply so far."""
         return self.tokens[len(self.request.prompt) :]

@@ -1,4 +1,4 @@
-"""A scheduler with a simulated clock: requests arrive, a formula gives a step's time, and no model runs."""
+"""Simulate a scheduler: a function gives the time of each step, and no model runs."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from helpers.validate import is_number
 def simulate(
     scheduler: Scheduler, arrivals: Sequence[tuple[float, Request]], step_seconds: Callable[[Plan], float]
 ) -> dict[Hashable, Times]:
-    """Serve requests that arrive at the given times; every reply has max_new_tokens tokens.
+    """Simulate requests that arrive at given times. Every reply has the maximum number of tokens.
 
     Args:
         scheduler: a scheduler without requests.
-        arrivals: pairs of arrival time in seconds and request, in order of time.
-        step_seconds: returns how long a step takes, given its plan.
+        arrivals: pairs of arrival time, in seconds, and request, in order of time.
+        step_seconds: returns how long a step takes, in seconds, given its plan.
 
     Returns:
-        The times of each request, by its id.
+        The times of each request, by its id, on the simulated clock.
 
     Raises:
-        ValueError: an arrival time or the length of a step is not a finite number of seconds, 0 or more.
+        ValueError: an arrival time or the time of a step is not a finite number of seconds, 0 or more.
     """
     now, times, coming = 0.0, {}, list(reversed(arrivals))
     for arrived, request in arrivals:
@@ -47,7 +47,14 @@ def simulate(
 
 
 def check_seconds(name: str, seconds: float) -> float:
-    """Return seconds. ValueError unless they are a finite number, 0 or more: else no simulation would end."""
+    """Return a number of seconds. ValueError unless it is finite and not negative.
+
+    With any other number, a simulation would never end.
+
+    Args:
+        name: what the number is, for the message.
+        seconds: the number.
+    """
     if not is_number(seconds) or seconds < 0:
         raise ValueError(f"{name} is {seconds!r} seconds; expected a finite number, 0 or more")
     return seconds
@@ -58,16 +65,18 @@ def pool_usage(
     requests: Sequence[Request],
     step_seconds: Callable[[Plan], float] = lambda plan: 1.0,
 ) -> dict[str, float]:
-    """Serve requests that all arrive at once; return how well the pool was used.
+    """Simulate requests that all arrive at once; return how well the pool was used.
 
     Args:
         scheduler: a scheduler without requests and without a budget.
-        step_seconds: returns how long a step takes, given its plan.
+        requests: the requests.
+        step_seconds: returns how long a step takes, in seconds, given its plan.
 
     Returns:
-        Means over the steps: running requests, and the percentage of the pool's KV entries in use while
-        some requests wait. Then the number of preemptions, the tokens that ran again as a percentage of those
-        needed, the number of steps, and the seconds until all requests were done.
+        Numbers by name, in this order: the mean number of running requests per step; the mean percentage of
+        the pool's slots that had entries, over the steps in which some requests were waiting; the number of
+        preemptions; the tokens that ran again, as a percentage of those that had to run; the number of
+        steps; and the seconds until all requests were done.
     """
     running, n_run, in_use, seconds = [], 0, [], 0.0
     pages = scheduler.pages
@@ -98,11 +107,15 @@ def pool_usage(
 def slots_by_step(
     scheduler_class: type[Scheduler], replies: Sequence[int], slots: int
 ) -> list[dict[int, str]]:
-    """Return which request has which slot in each step, for prompts of one token and enough pages for all.
+    """Simulate prompts of one token with enough pages for all; return which request has which slot.
 
     Args:
-        scheduler_class: `Scheduler`, or `StaticBatching`.
-        replies: tokens of each reply, in order of arrival; the requests are named A, B, C, …
+        scheduler_class: `Scheduler` or `StaticBatching`.
+        replies: number of tokens of each reply, in order of arrival. The requests are named A, B, C, …
+        slots: number of slots.
+
+    Returns:
+        For each step, the names of the running requests by their slot, from 0.
     """
     scheduler, steps = scheduler_class(PageManager(sum(replies)), slots), []
     arrivals = [(0.0, Request(chr(65 + n), [1], max_new_tokens=reply)) for n, reply in enumerate(replies)]
@@ -118,10 +131,13 @@ def slots_by_step(
 def poisson_arrivals(
     n: int, rate: float, seed: int, make: Callable[[int], Request]
 ) -> list[tuple[float, Request]]:
-    """Return n requests that arrive independently, on average `rate` per second; if inf, all at once.
+    """Return n requests that arrive independently of each other, with their arrival times in seconds.
 
     Args:
-        make: returns a request, given its number.
+        n: number of requests.
+        rate: mean number of requests per second; infinity makes all of them arrive at once.
+        seed: seed of the random numbers.
+        make: returns a request, given its number, from 0 to n - 1.
     """
     if not rate > 0:
         raise ValueError(f"rate is {rate!r}; expected requests a second, over 0")
