@@ -33,7 +33,7 @@ NAMED = [  # a name at the beginning, in the middle, late
     "A fox slept in the park . Noah likes the soup in Rome . Signed by",
     "Friday was rainy . The sea is so calm . Uma lives in Rome . Signed by",
 ]
-SEED = 49  # one that signs with its 24th word; training never saw Mia in Oslo
+SEED = 49  # with this seed, the 24th word is the name; Mia in Oslo was not in training
 
 
 def record() -> Trace:
@@ -54,7 +54,10 @@ def record() -> Trace:
 
 @torch.inference_mode()
 def record_logits(trace: Trace) -> DiaryLogits:
-    """Run the recorded text, without its last word, in one pass; return what the notebooks need of it."""
+    """Run the recorded text, without its last word, in one pass, and return its logits.
+
+    The result also has replies to the same prompt and attention weights in other texts; see `DiaryLogits`.
+    """
     model, tokenizer = shipped.load()
     ids = [token.id for token in trace.sequences[0].tokens]
     logits = model(torch.tensor([ids[:-1]]))[0].numpy()

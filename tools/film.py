@@ -32,7 +32,7 @@ CODECS = {
     "mp4": "-c:v libx264 -preset slow -crf 21 -tune animation -movflags +faststart",
 }
 OUTPUT = "-an -r 20 -pix_fmt yuv420p"
-WIDTH, HEIGHT, SCALE = 960, 540, 4 / 3  # in CSS pixels; one of them in the film's
+WIDTH, HEIGHT, SCALE = 960, 540, 4 / 3  # CSS pixels, and the film's pixels per CSS pixel
 FRAME, RACE_PACE = 20, 16  # milliseconds of the page's clock per frame; the race is this many times faster
 SETTLED = 3  # frames until new KV entries have stopped moving
 # Only a view is shown, without its controls, and a caption below.

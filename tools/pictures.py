@@ -73,7 +73,7 @@ def shown(browser: Browser, view: View, width: int) -> Iterator[Locator]:
 
 
 def draw_live(browser: Browser) -> None:
-    """Draw the live view while it writes and then races, as an animation, and one frame of the race."""
+    """Draw an animation of the live view, which writes and then races, and one frame of the race."""
     frames: list[Image.Image] = []
 
     def draw(pace: int) -> None:

@@ -16,7 +16,7 @@ from tools.launch import DATA, parser
 
 PATH = DATA / "smollm2.json"
 PROMPT = "Today's weather is so"
-LAYERS, HEADS = (1, 16, 23), (0, 2, 8)  # from 0; where there is something to see
+LAYERS, HEADS = (1, 16, 23), (0, 2, 8)  # from 0; layers and heads in which there is something to see
 
 
 def main() -> None:

@@ -63,7 +63,7 @@ def render(path: Path) -> str:
     views = enliven(book, path.parent)
     book.cells = [
         cell for cell in book.cells if not cell.metadata.get("jupyter")
-    ]  # the folded one, for Colab
+    ]  # without the folded cell for Colab
     for cell in book.cells:
         if cell.cell_type == "markdown":
             cell.source = FORMULA.sub(formula, cell.source)

@@ -133,7 +133,7 @@ class Overwritten(PagedCache):
     """A cache with a bug: after the prompt, the fourth token's value in the third layer is wrong."""
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Return all keys and values, one value of which is wrong after the prompt. See `Cache.append`."""
+        """Return all keys and values. After the prompt, one token's value is wrong. See `Cache.append`."""
         keys, values = super().append(layer, k, v)
         if layer == 2 and self.lengths[0]:
             values[:, :, 3] = values[:, :, 4].flip(1)

@@ -22,7 +22,7 @@ IMPORT = re.compile(r"^(?:from \S+ )?import .*$", re.MULTILINE)
 SCRIPT = Path(__file__).with_name("search_bundle.js")
 HEADINGS = ["h1", "h2", "h3"]
 NOT_READ = "details, script, style, noscript, svg, math, .anchor-link"
-LEFT_OUT = ("ways.html", "notebooks/words.html", "notebooks/questions.html")  # lists of what is found itself
+LEFT_OUT = ("ways.html", "notebooks/words.html", "notebooks/questions.html")  # their items are indexed
 STYLE = """
 #query { box-sizing: border-box; width: 100%; max-width: 34em; padding: 9px 12px;
   border: 1px solid var(--soft); border-radius: 6px; background: var(--paper); color: var(--ink);

@@ -272,7 +272,7 @@ def six_diaries() -> EngineTrace:
 
 
 def gallery(diary: Trace) -> dict[str, str]:
-    """Return the pages that each show one run or equation, and the page that links to them, by file name."""
+    """Return the pages of the gallery by file name: one page for each run, and one with links to them."""
     published = Trace.load(DATA / "smollm2.json")
     shown: dict[str, tuple[str, View, str]] = {
         "toy": (

@@ -26,8 +26,8 @@ WIDTH = 424  # CSS px: in the 360 that a phone leaves for a picture, the smalles
 SHARPNESS, GAP = 2, 8
 COLOURS = 128
 STATE = "application/vnd.jupyter.widget-state+json"
-READY = {"live": ".wid-acts"}  # what is there when a view that works for some time is done
-# What is to be pressed has no place in a picture, and the view's sentences stand under it as text.
+READY = {"live": ".wid-acts"}  # an element that appears when a view that takes some time is done
+# Controls are hidden in a picture, and so are the view's sentences, which are below it as text.
 PICTURED = """
 body { margin: 0; padding: 0; max-width: none; background: none; }
 .wid-view { margin: 0 !important; }
@@ -101,7 +101,7 @@ def refresh(book: NotebookNode, anew: bool) -> bool:
                         remove(path)
                 new.save(name)
                 taken = True
-            elif (data, options) != (old.data, old.options):  # what else is on offer there has changed
+            elif (data, options) != (old.data, old.options):  # unchosen models or cards have changed
                 replace(old, data=data, options=options).save(name)
     return taken
 

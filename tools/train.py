@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> None:
     tokenizer, model = Tokenizer.from_words(shipped.VOCABULARY), make_model(shipped.VARIANTS[options.variant])
     if options.begin:
         weights = shipped.load(options.begin)[0].state_dict()
-        model.load_state_dict(weights, strict=False)  # all that both have
+        model.load_state_dict(weights, strict=False)  # all weights that both models have
     start = time.perf_counter()
     losses = train(model, batches(tokenizer, options.seed), options.steps)
     last = sum(losses[-100:]) / len(losses[-100:])

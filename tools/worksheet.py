@@ -11,7 +11,7 @@ from html import escape
 from helpers import toy
 from helpers.cost.counts import whole_reply
 
-REPLY, NEW = 8, "nice"  # tokens of the long run; what comes out first
+REPLY, NEW = 8, "nice"  # tokens of the long run's reply; its first token
 RULES = {
     "even": "tokens at even positions: 2, 4, …",
     "newest": "the newest token it sees",

@@ -121,7 +121,11 @@ class Sizes:
         self.changes = {int(i): changes for i, changes in per_layer.items()}
 
     def of_layer(self, layer: int | None) -> Sizes:
-        """Return the sizes of a layer that per_layer_config changes; None means all unchanged layers."""
+        """Return the sizes of a layer that per_layer_config changes.
+
+        Args:
+            layer: the layer's index, from 0; None for the layers that are not changed.
+        """
         sizes = copy(self)
         sizes.config = self.config | ({} if layer is None else self.changes[layer])
         return sizes
@@ -164,7 +168,7 @@ class Sizes:
         return int(value)
 
     def number_or_zero(self, name: str) -> int:
-        """Return the size called `name`, or 0 if it is unknown or invalid."""
+        """Return the size called `name`, or 0 if it is unknown or not a valid number."""
         try:
             return self.number(name)
         except ValueError:
@@ -202,7 +206,7 @@ class Sizes:
         return [full if known[name] == "window" and not self.has_windows else known[name] for name in types]
 
     def n_own(self) -> int:
-        """Return how many layers, the first ones, cache entries of their own. Later layers read these."""
+        """Return how many layers cache entries of their own: the first ones. Later layers share entries."""
         shared, L = self.number("num_kv_shared_layers"), self.number("L")
         if shared >= L:
             raise refusal("size", key="num_kv_shared_layers", got=as_json(shared), least=0, most=L - 1)
@@ -279,10 +283,11 @@ class Sizes:
         return fields
 
     def unread(self, what: str) -> list[str]:
-        """Return the unknown keys that may change the number of bytes, and that concern `what`.
+        """Return the keys that are not known and that may change the number of bytes of `what`.
 
         Args:
-            what: "entries" (of the KV cache), "part" (of the weights), or "others" (neither is certain).
+            what: "entries" for KV entries, "part" for the parts of a layer or of the model, or "others" for
+                keys that do not say what they concern.
         """
         keys, L = [], self.number("L")
         for key, value in self.config.items():

@@ -70,7 +70,9 @@ class Window(Full):
 
 @dataclass(frozen=True)
 class Latent(LayerType):
-    """Stores one vector per token for K and V of all heads (MLA): `rank` numbers, plus `rope_dim` rotated.
+    """Stores one vector per token, from which all heads compute K and V (MLA).
+
+    The vector has `rank` numbers, and `rope_dim` more to which the rotation is applied.
 
     Source: DeepSeek-AI 2024, arXiv:2405.04434.
     """

@@ -28,7 +28,7 @@ get_named_colors_mapping().update({name: light for name, (light, _) in PALETTE.i
 
 WIDE, NARROW = 700, 340  # widths of the two layouts, CSS px
 NARROW_BELOW = round(WIDE * 11 / SMALL)  # below it, the smallest letters of the wide layout are under 11 px
-HIDDEN = 'hidden="hidden" style="display:none"'  # pages that strip SVG keep its text, and one of these
+HIDDEN = 'hidden="hidden" style="display:none"'  # pages that strip SVG keep its text and an attribute
 SHARPNESS = 2  # pixels of the PNG per CSS pixel
 EDGE = 10  # CSS px of margin around a figure in its PNG
 
@@ -75,7 +75,7 @@ def drawn(draw: Callable[[Sheet], None], width: int = WIDE, smooth: bool = True)
 
 
 def png(figure: Figure) -> bytes:
-    """Return a figure as a PNG: a card with round corners, which looks right on a dark page, too.
+    """Return a figure as a PNG: a card with round corners, which looks right on dark pages, too.
 
     The card is `EDGE` CSS pixels larger than the figure on each side. It has a palette, to keep the file
     small.

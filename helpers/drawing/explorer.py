@@ -165,7 +165,7 @@ def pick(label: str, options: Iterable[int], value: int) -> Any:
 
 def _shown(knob: Any) -> str:
     """Return a control's value as text, as the control shows it."""
-    if isinstance(knob.value, list | str):  # tags, or what was typed
+    if isinstance(knob.value, list | str):  # tags, or text that was typed
         return knob.value if isinstance(knob.value, str) else " ".join(knob.value)
     written = {value: text for text, value in getattr(knob, "options", ())}
     return written[knob.value] if written else f"{knob.value:g}"

@@ -20,8 +20,8 @@ class Still:
     """A picture of an explorer's initial settings, for a notebook that is not running."""
 
     draw: Callable[[Sheet], None]
-    alt: str  # what it says, for readers who do not see it; plain text
-    sentences: Sequence[str]  # beneath it, with the numbers that it shows; plain text
+    alt: str  # the text alternative; plain text
+    sentences: Sequence[str]  # shown below the picture, with its numbers; plain text
     width: int = WIDTH  # of the sheet, CSS px
 
     def figure(self) -> Figure:

@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.textpath import TextToPath
 
-FONT = "DejaVu Sans"  # comes with matplotlib, and is wider than what browsers take in its place
+FONT = "DejaVu Sans"  # comes with matplotlib, and is wider than the fonts that browsers use instead
 TEXT, SMALL, LARGE = 15.0, 13.5, 22.0  # heights of letters, px
 
 

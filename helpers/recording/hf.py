@@ -37,7 +37,7 @@ from helpers.trace import Model, Token, Trace
 from helpers.validate import check_whole
 
 MAX_WEIGHTS = 16_000_000  # attention weights in a trace: a page of some 45 MB
-STATE_NAMES = {"recurrent_states": "state", "conv_states": "convolution"}  # what is cached besides K and V
+STATE_NAMES = {"recurrent_states": "state", "conv_states": "convolution"}  # cached besides K and V
 
 
 def load_hf_model(path: Path) -> Any:
@@ -129,7 +129,7 @@ def run_recorded(
         names, k = ("q", "k", "v", "mask", "weights", "output"), tensors[1]
         arrays: dict[str, Any] = dict(zip(names, map(as_array, tensors), strict=True))
         n_cached, computes_kv = cache.n_entries(layer) if cache else 0, k.data_ptr() not in keys
-        keys[k.data_ptr()] = k  # an earlier layer's keys, if this layer computes none
+        keys[k.data_ptr()] = k  # if this layer computes no keys, these are an earlier layer's
         recorder.record_attention(**arrays, layer=layer, n_cached=n_cached, computes_kv=computes_kv)
 
     with attention_hook(model, record):

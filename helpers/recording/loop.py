@@ -55,12 +55,12 @@ def record_run(
     max_new_tokens: int,
     training: bool,
 ) -> None:
-    """Record one run. A second run replays the tokens of the first, so that the two can be compared.
+    """Record one run. A second run replays the tokens of the first, so that the runs can be compared.
 
     Args:
-        recorder: where the run is recorded; its trace has the prompt.
-        run: runs tokens with a cache (None: with a temporary one), and returns the logits of the last token,
-            (V,).
+        recorder: the recorder, whose trace already has the prompt.
+        run: a function that runs tokens with a cache (if it is None, with a temporary cache), and returns the
+            logits of the last token, (V,).
         selection: how tokens are chosen.
         cache: an empty cache, or None for the run without a cache.
         cache_type: the cache's type as the trace describes it, such as "growing".

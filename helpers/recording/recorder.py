@@ -129,15 +129,17 @@ class Recorder:
             q: queries, (1, H, T, D).
             k: keys of all visible tokens, (1, Hkv, S, D).
             v: values of all visible tokens, (1, Hkv, S, Dv).
-            mask: (T, S) or (1, 1, T, S), True where a query may attend to a key.
-            scale: factor of q · k.
+            mask: the causal mask, (T, S) or (1, 1, T, S), which is True where a query may attend to a key.
+            scale: the factor by which q · k is multiplied.
             sink: one score per head, (H,), appended to each row of scores before the softmax and dropped
                 after it.
             output: the contexts with which the run continued, (1, H, T, Dv).
-            weights: attention weights, (1, H, T, S); None computes them from q and k.
-            layer: index of the layer; None means the one after the layer recorded last.
-            n_cached: how many KV entries, the newest, this layer's cache has after the pass. If older entries
-                have been dropped, S is smaller than the number of tokens. None means that none are dropped.
+            weights: attention weights, (1, H, T, S), if the hook has them. If None, they are computed from q
+                and k.
+            layer: index of the layer. None means the layer after the one recorded last.
+            n_cached: how many KV entries this layer's cache has after the pass. They are the newest; S is
+                smaller than the number of tokens if older entries have been dropped. None means that no
+                entries are dropped.
             computes_kv: True if the layer computed K and V of the new tokens, False if it used an earlier
                 layer's.
 

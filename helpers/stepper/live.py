@@ -15,7 +15,7 @@ from helpers.stepper.view import View
 PROMPT = "Mia writes from Oslo. Monday is sunny in Oslo. Mia swam in the lake. Today weather is so nice."
 SEED = 12
 LIVE: dict[str, Any] = VIEW["live"]
-# The head of the shipped model that finds names and cities, from 0; a test looks at what it finds.
+# The head of the shipped model that finds names and cities, from 0. A test checks what it finds.
 FINDER = {"layer": 0, "head": 2}
 
 

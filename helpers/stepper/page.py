@@ -120,9 +120,9 @@ def build(
         sections: the page's content.
         summary: a sentence, as plain text, that messengers show with a link to the page.
         picture: the address of a picture that messengers show.
-        beside: where the files that views run, such as a model's weights, are stored. If False, they are in
-            the page. If True, each is in a script in the page's folder (see `file_script`), which is loaded
-            when the reader scrolls near its view.
+        beside: False to include in the page the files that views run, such as a model's weights. True to load
+            each file from a script in the page's folder (see `file_script`) when the reader scrolls near its
+            view.
         style: CSS in addition to that of the page.
     """
     named = [section for section in sections if section.name]
@@ -132,7 +132,7 @@ def build(
     head = f"{skips}<h1>{escape(title)}</h1>"
     views = {f"view{n}": section.view for n, section in enumerate(sections) if section.view}
     body = "\n".join(_section(section, n) for n, section in enumerate(sections))
-    styles: dict[str, str] = {}  # tables say them in every cell, for notebooks; a page says them once
+    styles: dict[str, str] = {}  # tables repeat them in every cell, for notebooks; a page needs them once
     body = re.sub(
         r' style="([^"]*)"', lambda s: f' class="{styles.setdefault(s[1], f"s{len(styles)}")}"', body
     )
@@ -189,7 +189,7 @@ def assemble(
     shown = [{**message, "id": name, "data": data.index(text)} for name, (text, message) in views.items()]
     kinds = Counter(message["view"] for message in shown)
     for message in shown:
-        # What the names of its state begin with in the page's address, so that each view has its own.
+        # A prefix for the names of the view's state in the page's address, so that views do not share them.
         message["address"] = f"{message['id']}." if kinds[message["view"]] > 1 else ""
         if message["id"] in tables:
             message["machines"] = data.index(tables[message["id"]])
@@ -215,5 +215,5 @@ def assemble(
         ),
     }
     template = (HERE / "page.html").read_text(encoding="utf-8")
-    # In one pass, so that nothing that was filled in is looked at again.
+    # In one pass, so that text that was filled in is not searched again.
     return re.sub(r"@(\w+)@", lambda found: parts[found[1]], template)

@@ -1,7 +1,7 @@
-"""The still of a live view, for readers without a kernel: its picture, and its sentences.
+"""The stills of live views, for readers without a kernel. A still is a picture and sentences.
 
-A still is stored under a name computed from the view's data. `python -m tools notebooks` takes stills with
-Chromium; nobody needs Chromium to read or run a notebook.
+It is stored under a name that is computed from the view's data. `python -m tools notebooks` takes stills with
+Chromium; reading or running a notebook does not need Chromium.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ def name_of(data: str, options: dict[str, Any], file: bytes = b"") -> str:
 class Still:
     """A picture of a view, and its content as text."""
 
-    data: str  # of the view, as its options: a test asks it again what it says
+    data: str  # data and options are those of the view, which a test runs again to compare `words`
     options: dict[str, Any]
-    alt: str  # what the view is called
+    alt: str  # the name of the view
     width: int  # CSS px
-    words: list[str]  # the sentences that it says
+    words: list[str]  # the view's sentences
     seen: list[str]  # what the picture shows, as text
     png: bytes
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def one_of(name: str, value: Any, known: Iterable[Any]) -> None:
-    """Raise ValueError unless `value` is in `known`. `name` is that of the option, for the error."""
+    """Raise ValueError unless `value` is one of the known values of the option called `name`."""
     known = [*dict.fromkeys(known)]
     if value not in known:
         raise ValueError(f"got {name}={value!r}, expected one of {known}")
@@ -29,7 +29,7 @@ class View(ABC):
     """An interactive view. Python passes its data and options once, and the browser does the rest."""
 
     view: ClassVar[str]  # its name in js/mount.ts
-    file: ClassVar[Path | None] = None  # what it runs, such as a model's weights
+    file: ClassVar[Path | None] = None  # a file that it runs, such as a model's weights
 
     @property
     @abstractmethod

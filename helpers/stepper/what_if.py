@@ -11,8 +11,8 @@ from helpers import toy
 from helpers.stepper.view import View
 
 WORDS = (*toy.PROMPT, "nice")
-BEFORE = {word: float(toy.NUMBERS[word]) for word in WORDS}  # what filled the cache
-NOW = BEFORE | {"weather": 8.0}  # what a reader sees who has changed nothing yet
+BEFORE = {word: float(toy.NUMBERS[word]) for word in WORDS}  # the prompt that filled the cache
+NOW = BEFORE | {"weather": 8.0}  # the prompt that readers see at first
 
 
 class WhatIf(View):

@@ -14,12 +14,12 @@ N_OTHERS = 7
 
 
 def time_long_prompt(model: Transformer, budget: int, prompt: Sequence[int]) -> tuple[float, float]:
-    """Add a long prompt to an engine in which N_OTHERS requests, with prompts of 4 tokens, are running.
+    """Time a long prompt in an engine in which N_OTHERS requests, with prompts of 4 tokens, are running.
 
     Args:
         model: the model that the engine runs.
         budget: maximum number of tokens in a step.
-        prompt: the long prompt, as token ids; its reply is one token.
+        prompt: the long prompt, as token ids. Its reply is a single token.
 
     Returns:
         The TTFT of the long prompt, and the longest gap between two tokens of any other request, in

@@ -55,7 +55,7 @@ def fastest_ms(tasks: Mapping[Any, Task], turns: int) -> dict[Any, float]:
     best = dict.fromkeys(tasks, math.inf)
     for _ in range(turns):
         for name, task in tasks.items():
-            task()  # brings what it reads into the processor's cache
+            task()  # brings the data that it reads into the processor's cache
             remaining = 20.0
             while remaining > 0:
                 ms = 1000 * seconds_per_call(task)
@@ -114,7 +114,7 @@ def fastest_part_ms(model: Transformer, tasks: Mapping[Any, Task], turns: int) -
     calls: dict[Any, list[list[float]]] = {name: [] for name in tasks}
     for _ in range(turns):
         for name, task in tasks.items():
-            task()  # brings what it reads into the processor's cache
+            task()  # brings the data that it reads into the processor's cache
             for _ in range(20):
                 seconds = dict.fromkeys(PARTS, 0.0)
                 with part_timers(model, seconds):

@@ -69,7 +69,7 @@ def in_turns(tasks: Mapping[str, Task], turns: int = 9, min_seconds: float = 0.0
     calls = {name: calls_per_turn(task, min_seconds) for name, task in tasks.items()}
     seconds: dict[str, list[float]] = {name: [] for name in tasks}
     collecting = gc.isenabled()
-    gc.disable()  # or the time of one task includes the collection of another's garbage
+    gc.disable()  # otherwise, collecting one task's garbage could count as time of another
     try:
         for _ in range(turns):
             for name, task in tasks.items():

@@ -91,7 +91,7 @@ def _by_word(out: Output) -> dict[str, list[float]]:
 
 
 def _equal(x: Any, y: Any, tolerance: float) -> bool:
-    if isinstance(x, dict) and isinstance(y, dict):  # compare the words that both have
+    if isinstance(x, dict) and isinstance(y, dict):  # compare the words that are in both
         pairs = [pair for word in x if word in y for pair in zip(x[word], y[word], strict=False)]
         return all(_equal(np.array(logit_x), np.array(logit_y), tolerance) for logit_x, logit_y in pairs)
     if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):

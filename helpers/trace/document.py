@@ -84,14 +84,22 @@ class Document:
 
 
 def check_indices(name: str, indices: Iterable[int], n: int) -> None:
-    """Raise TraceError unless all indices are in the range from 0 to n - 1; the error calls them `name`."""
+    """Raise TraceError unless all indices are from 0 to n - 1.
+
+    Args:
+        name: what the indices refer to, such as "token", for the error.
+    """
     for index in indices:
         if not 0 <= index < n:
             raise TraceError(f"{name} {index:,} is out of range; expected 0 to {n - 1:,}: record it again")
 
 
 def check_length(name: str, n: int, expected: int) -> None:
-    """Raise TraceError unless `n` equals `expected`; `name` says in the error what was counted."""
+    """Raise TraceError unless `n` equals `expected`.
+
+    Args:
+        name: what was counted, for the error.
+    """
     if n != expected:
         raise TraceError(f"got {n:,} {name}; expected {expected:,}: save or record it again")
 

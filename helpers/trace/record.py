@@ -27,7 +27,7 @@ class Token:
 
     text: str
     id: int | None
-    position: int  # as the run counts them: the toy from 1, models from 0
+    position: int  # the toy counts from 1, models from 0
     origin: str  # prompt | generated
 
 
@@ -103,9 +103,9 @@ class Part:
 
 @dataclass
 class Kept:
-    """What layers that differ from `Part` attend to and cache: those with a window or without KV entries.
+    """The visible tokens and KV entries of layers that differ from `Part`: with a window, or without entries.
 
-    `layers` has their indices; the other fields are as in `Part` and `Pass`.
+    `layers` has the indices of these layers. The other fields are as in `Part` and `Pass`.
     """
 
     layers: list[int]
@@ -217,7 +217,10 @@ class Trace(Document):
 
     @property
     def layers(self) -> list[int]:
-        """Indices of the layers that can be shown: those with recorded heads, and those without attention."""
+        """Indices, from 0, of the layers that can be shown.
+
+        These are the layers with recorded heads and those without attention.
+        """
         no_attention = {shape["layer"] for shape in self.runs[0].passes[0].shapes if shape["v"] is None}
         return sorted(no_attention | {layer for layer, _ in self.recorded})
 

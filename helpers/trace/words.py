@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}  # spacing at 1
-# For one layer; 16 for four. Right runs (eager and sdpa, float32 and bfloat16, transformers 5.23 on a CPU)
-# differed by at most an eighth of the limit in trained models, by half of it in random ones.
+# For one layer; 16 for four layers. Correct runs (eager and sdpa, float32 and bfloat16, transformers 5.23 on
+# a CPU) differed by at most an eighth of the limit in trained models, by half of it in random ones.
 EPS_PER_LAYER = 8
-UNKNOWN = -9999.0  # what vLLM returns for a logprob that it does not know
+UNKNOWN = -9999.0  # vLLM returns this for a logprob that it does not know
 
 
 @dataclass(frozen=True)
