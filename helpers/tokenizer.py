@@ -1,4 +1,4 @@
-"""From words to ids and back, through the `tokenizers` library."""
+"""Convert text to token ids and back, with the `tokenizers` library."""
 
 from __future__ import annotations
 
@@ -18,15 +18,19 @@ BYTE_OF |= {chr(256 + n): byte for n, byte in enumerate(sorted({*range(256)} - {
 
 
 class Tokenizer:
-    """Text to token ids and back: one id per word for this project's model, subwords for others."""
+    """A tokenizer that converts text to token ids and back.
+
+    For this project's model, each word is a token; for other models, tokens are parts of words.
+    """
 
     def __init__(self, library: tokenizers.Tokenizer) -> None:
-        """Wrap a tokenizer of the `tokenizers` library.
+        """Wrap a tokenizer of the `tokenizers` library, which is changed.
 
-        Its training settings are switched off: truncation, padding and dropout.
+        Settings for training are switched off: truncation, padding and dropout.
 
         Raises:
-            ValueError: `check_known` could not detect unknown text for this type of tokenizer model.
+            ValueError: the tokenizer's model is of a type for which `check_known` could not detect unknown
+                text.
         """
         model = library.model
         words, pieces = isinstance(model, models.WordLevel), isinstance(model, models.BPE)
@@ -49,10 +53,10 @@ class Tokenizer:
 
     @classmethod
     def from_words(cls, words: Iterable[str]) -> Tokenizer:
-        """Make a word-level tokenizer; the id of a word is its index in `words`.
+        """Return a word-level tokenizer, which splits text at spaces and around full stops.
 
         Args:
-            words: the vocabulary, including `<eos>`. Text is split at spaces and around full stops.
+            words: the vocabulary, including `<eos>`. The id of a word is its index, from 0.
         """
         library = tokenizers.Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}))
         stop = pre_tokenizers.Split(".", "isolated")
@@ -62,12 +66,16 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """The number of ids, V."""
+        """The number of ids, V, including those of added tokens."""
         return self.library.get_vocab_size()
 
     @property
     def eos_id(self) -> int:
-        """The id of the token that ends a text, such as `<eos>`. ValueError if the vocabulary lacks it."""
+        """The id of the token that ends a text, such as `<eos>`.
+
+        Raises:
+            ValueError: `eos` is not in the vocabulary.
+        """
         if self.eos not in self.vocabulary:
             raise ValueError(
                 f"eos is {self.eos!r}; expected a token of the vocabulary: set eos to the one that ends texts"
@@ -75,36 +83,48 @@ class Tokenizer:
         return self.vocabulary[self.eos]
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text, after a beginning-of-text token if tokenizer.json requires one.
+        """Return the token ids of a text, with the special tokens that tokenizer.json adds to each text.
+
+        Many tokenizers add a token at the beginning.
 
         Raises:
-            ValueError: a word is not in the vocabulary; the message names it and the nearest known words. For
-                a subword tokenizer: a character that no token has.
+            ValueError: a word is not in the vocabulary; the message names the most similar known words. For a
+                subword tokenizer, a character is not in the vocabulary.
         """
         self.check_known(text)
         return self.library.encode(text).ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids, `<eos>` written out. ValueError for an id that is not in the vocabulary."""
+        """Return the text of token ids, in which special tokens such as `<eos>` are written out.
+
+        Raises:
+            ValueError: an id is not in the vocabulary.
+        """
         self.check_ids(ids)
         return self.library.decode(ids, skip_special_tokens=False)
 
     def words(self, ids: Sequence[int]) -> list[str]:
-        """Return the text of each id, one string per id; errors as in `decode`.
+        """Return the text of each token id, one string per id.
 
-        It includes the space that the token adds within a text. So the strings joined are the text, except
-        that a tokenizer like Llama 2's drops a space at its beginning.
+        Each string includes the space that the token adds within a text. So joining the strings gives the
+        text, except that tokenizers such as Llama 2's drop a space at the beginning of a text.
+
+        Raises:
+            ValueError: an id is not in the vocabulary.
         """
         self.check_ids(ids)
         return [token_text(self.library, i) for i in ids]
 
     def check_ids(self, ids: Sequence[int]) -> None:
-        """Raise ValueError for an id that is not in the vocabulary."""
+        """Raise ValueError if an id is not in the vocabulary."""
         if invalid := [i for i in ids if not 0 <= i < self.vocab_size]:
             raise ValueError(f"token ids {invalid} are out of range; expected 0 to {self.vocab_size - 1}")
 
     def check_known(self, text: str) -> None:
-        """Raise ValueError for text that is not in the vocabulary: the library would drop or replace it."""
+        """Raise ValueError if part of the text is not in the vocabulary.
+
+        The library would drop that part, or replace it by another token.
+        """
         pieces = [piece for part in self.added.split(text) for piece in self.pieces(part)]
         if isinstance(self.library.model, models.WordLevel):
             words = [word for word in dict.fromkeys(pieces) if word not in self.vocabulary]
@@ -116,7 +136,10 @@ class Tokenizer:
             raise ValueError(f"not in the vocabulary of {self.vocab_size} words: {'; '.join(unknown)}")
 
     def pieces(self, text: str) -> list[str]:
-        """Normalize and pre-tokenize a text, as the library does before it looks up tokens."""
+        """Return the pieces of a text in which the library looks up tokens.
+
+        The text is normalized and pre-tokenized as the library does it.
+        """
         if self.library.normalizer is not None:
             text = self.library.normalizer.normalize_str(text)
         if self.library.pre_tokenizer is None:
@@ -124,14 +147,17 @@ class Tokenizer:
         return [piece for piece, _ in self.library.pre_tokenizer.pre_tokenize_str(text)]
 
     def has_character(self, character: str) -> bool:
-        """Whether the vocabulary has this character, or its bytes if the library falls back to bytes."""
+        """Return whether a character can be encoded.
+
+        It can if the vocabulary has the character or, in a tokenizer with byte fallback, all of its bytes.
+        """
         if character in self.vocabulary:
             return True
         byte_tokens = [f"<0x{byte:02X}>" for byte in character.encode()]
         return self.library.model.byte_fallback and all(token in self.vocabulary for token in byte_tokens)
 
     def nearest(self, word: str) -> list[str]:
-        """Return the three words of the vocabulary that are most similar to this one, ignoring case."""
+        """Return the three words of the vocabulary that are most similar to a word, ignoring case."""
         words = {known.casefold(): known for known in self.vocabulary}
         return [words[match] for match in difflib.get_close_matches(word.casefold(), words, cutoff=0)]
 
@@ -140,10 +166,11 @@ class Tokenizer:
 
 
 def token_text(library: tokenizers.Tokenizer, token: int) -> str:
-    """Return what a token adds within a text, with \ufffd for bytes that are part of a character.
+    """Return the string that a token adds within a text, with \ufffd for bytes of incomplete characters.
 
-    Decoded alone, a token loses its leading space if the library drops the first space of a text. Without a
-    decoder the library puts a space between any two tokens, which belongs to neither.
+    A token that is decoded alone can lose its leading space, because some tokenizers drop a space at the
+    beginning of a text. If the library's tokenizer has no decoder, the space that the library puts between
+    any two tokens is not included.
     """
     alone = library.decode([token], skip_special_tokens=False)
     if library.decoder is None:
@@ -152,7 +179,10 @@ def token_text(library: tokenizers.Tokenizer, token: int) -> str:
 
 
 def token_bytes(library: tokenizers.Tokenizer, token: int) -> bytes:
-    """Return the bytes of a token that is part of a character, in byte-level BPE or byte fallback."""
+    """Return the bytes of a token, which need not be complete characters.
+
+    The library's tokenizer must be a byte-level BPE or have byte fallback.
+    """
     name = library.id_to_token(token) or ""
     if re.fullmatch("<0x[0-9A-F]{2}>", name):
         return bytes.fromhex(name[3:5])

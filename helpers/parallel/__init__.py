@@ -1,1 +1,1 @@
-"""Several processes that share no memory and run one model together: what each runs, and what they send."""
+"""Run one model in several processes that share no memory, and count the bytes that they send."""

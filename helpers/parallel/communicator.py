@@ -1,4 +1,4 @@
-"""How ranks send tensors to each other; every byte that they send is counted."""
+"""Communication between ranks, which send tensors to each other and count the bytes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from helpers.model.transformer import Transformer
 
 @dataclass(frozen=True)
 class Report:
-    """What one rank did.
+    """A report of what one rank generated, stored and sent.
 
     Attributes:
-        output_ids: ids of the tokens that it generated.
-        weight_nbytes, cache_nbytes: bytes of weights and of KV entries that it holds.
-        sent_nbytes: bytes that it sent, by purpose.
+        output_ids: ids of the tokens that the rank generated.
+        weight_nbytes: bytes of the weights that the rank holds.
+        cache_nbytes: bytes of the rank's KV cache.
+        sent_nbytes: bytes that the rank sent, by purpose; see `Communicator`.
     """
 
     output_ids: list[int]
@@ -30,14 +31,15 @@ class Report:
 
 
 class Communicator:
-    """One rank's connection to the others, over torch.distributed; `run_ranks` has started it.
+    """One rank's connection to the other ranks, over torch.distributed, which `run_ranks` has initialized.
 
     Attributes:
-        rank, world_size: number of this rank, from 0, and number of all ranks.
-        sent_nbytes: bytes that this rank passed to torch.distributed, by purpose. With two ranks that is what
-            it sends, except some 100 bytes per message. In an all-reduce of n ranks each sends
-            2 (n - 1) / n times as much if they form a ring, more with other algorithms; in an all-gather,
-            n - 1 times as much.
+        rank: number of this rank, from 0.
+        world_size: number of ranks.
+        sent_nbytes: bytes that this rank passed to torch.distributed, by purpose. With two ranks, the rank
+            sends this many bytes, plus some 100 bytes per message. With n ranks, each rank sends
+            2 (n - 1) / n times as many bytes in an all-reduce over a ring, more with other algorithms; in an
+            all-gather, n - 1 times as many.
     """
 
     def __init__(self) -> None:
@@ -45,34 +47,48 @@ class Communicator:
         self.sent_nbytes: Counter[str] = Counter()
 
     def send(self, x: Tensor, destination: int, purpose: str) -> None:
-        """Send a tensor to a rank, and wait until it is received."""
+        """Send a tensor to another rank, and wait until it has been received.
+
+        Args:
+            x: the tensor.
+            destination: number of the rank that receives it.
+            purpose: under which its bytes are counted.
+        """
         dist.send(self.contiguous(x, purpose), destination)
 
     def receive(self, shape: tuple[int, ...], dtype: torch.dtype, source: int) -> Tensor:
-        """Wait for a tensor from a rank; its shape and type are not sent with it."""
+        """Wait for a tensor from another rank, and return it.
+
+        Args:
+            shape, dtype: those of the tensor, which are not sent with it.
+            source: number of the rank that sends it.
+        """
         x = torch.empty(shape, dtype=dtype)
         dist.recv(x, source)
         return x
 
     def all_reduce(self, x: Tensor, purpose: str) -> Tensor:
-        """Return the sum of all ranks' tensors."""
+        """Return the sum of the tensors of all ranks. Every rank must call this with the same shape."""
         x = self.contiguous(x, purpose).clone()
         dist.all_reduce(x)
         return x
 
     def all_gather(self, x: Tensor, purpose: str) -> Tensor:
-        """Return all ranks' tensors, (n, …), in the order of ranks."""
+        """Return the tensors of all n ranks, (n, …), in the order of ranks.
+
+        Every rank must call this with the same shape.
+        """
         x = self.contiguous(x, purpose)
         gathered = [torch.empty_like(x) for _ in range(self.world_size)]
         dist.all_gather(gathered, x)
         return torch.stack(gathered)
 
     def report(self, output_ids: list[int], model: Transformer, cache: Cache) -> Report:
-        """Return what this rank did."""
+        """Return a report of this rank, given the ids that it generated, its model and its cache."""
         weight_nbytes = sum(weight.nbytes for weight in model.parameters())  # a tied matrix counts once
         return Report(output_ids, weight_nbytes, cache.nbytes, dict(self.sent_nbytes))
 
     def contiguous(self, x: Tensor, purpose: str) -> Tensor:
-        """Count the bytes of a tensor that is to be sent, and return it as one block of memory."""
+        """Count the bytes of a tensor to be sent, and return the tensor as one contiguous block of memory."""
         self.sent_nbytes[purpose] += x.nbytes
         return x.contiguous()

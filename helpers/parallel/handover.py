@@ -1,4 +1,4 @@
-"""Disaggregated prefill: one rank runs the prompt and sends its KV entries, the other decodes from them.
+"""Disaggregated prefill: one rank runs the prompt and sends its KV entries to another, which decodes.
 
 Source: DistServe, Zhong et al. 2024, arXiv:2401.09670.
 """
@@ -16,10 +16,21 @@ from helpers.parallel.communicator import Communicator, Report
 
 
 def handover(comm: Communicator, folder: Path, prompt: list[int], max_new_tokens: int) -> Report:
-    """Run the prompt and choose the first token in rank 0; decode the rest of the reply in rank 1.
+    """Generate a reply greedily: rank 0 runs the prompt, rank 1 decodes. Both ranks must call this.
+
+    Rank 0 chooses the first token and sends it to rank 1, together with the KV entries of the prompt.
+
+    Args:
+        comm: connection to the other rank.
+        folder: folder of the checkpoint, which both ranks load.
+        prompt: token ids of one sequence.
+        max_new_tokens: maximum number of tokens in the reply.
+
+    Returns:
+        This rank's report: rank 0 generated the first token, rank 1 all others.
 
     Raises:
-        ValueError: there are not two ranks.
+        ValueError: the number of ranks is not 2.
     """
     if comm.world_size != 2:
         raise ValueError(

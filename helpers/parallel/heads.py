@@ -1,7 +1,7 @@
-"""Tensor parallelism: each rank holds some heads, their KV entries, and a part of each MLP.
+"""Tensor parallelism: each rank holds some of the heads, their KV entries, and a part of each MLP.
 
-A rank's model is an ordinary `Transformer` with fewer heads. The outputs of the last matrices of attention
-and of the MLP are partial sums; two all-reduces per layer complete them.
+The model of a rank is an ordinary `Transformer` with fewer heads and narrower MLPs. In each rank, the outputs
+of attention and of the MLP are only partial sums, which two all-reduces per layer add up over all ranks.
 
 Source: Megatron-LM, Shoeybi et al. 2019, arXiv:1909.08053.
 """
@@ -27,7 +27,7 @@ from helpers.parallel.communicator import Communicator, Report
 
 
 def heads_of_rank(rank: int, world_size: int, n_heads: int, n_kv_heads: int) -> tuple[list[int], list[int]]:
-    """Return the query heads of a rank, and the KV heads that they use."""
+    """Return the indices of a rank's query heads, and of the KV heads that they use; all count from 0."""
     n_per_rank, group = n_heads // world_size, n_heads // n_kv_heads
     query_heads = list(range(rank * n_per_rank, (rank + 1) * n_per_rank))
     return query_heads, sorted({head // group for head in query_heads})
@@ -39,8 +39,14 @@ def shard_weights(
     """Return a rank's shard of the weights: its heads, its part of each MLP, and all other weights.
 
     Args:
-        weights: tensors by their names in the model, or slices of a file, so that only the shard is read.
-        config: the config of the whole model.
+        weights: tensors by their names in the model. Slices of a safetensors file can be given instead, so
+            that only the shard is read.
+        config: config of the whole model.
+        rank: number of the rank, from 0.
+        world_size: number of ranks.
+
+    Returns:
+        The tensors of the shard, by the same names.
     """
     query_heads, kv_heads = heads_of_rank(rank, world_size, config.n_heads, config.n_kv_heads)
     D, width = config.head_dim, config.intermediate_size // world_size
@@ -56,10 +62,10 @@ def shard_weights(
 
 
 def shard_config(config: ModelConfig, rank: int, world_size: int) -> ModelConfig:
-    """Return the config of a rank's model.
+    """Return the config of one rank's model, given that of the whole model.
 
     Raises:
-        ValueError: heads or MLP cannot be divided evenly among the ranks.
+        ValueError: the heads or the width of the MLP cannot be divided evenly among the ranks.
     """
     sizes = {"n_heads": config.n_heads, "intermediate_size": config.intermediate_size}
     for name, size in sizes.items():
@@ -76,7 +82,11 @@ def shard_config(config: ModelConfig, rank: int, world_size: int) -> ModelConfig
 
 
 def load_shard(folder: Path, comm: Communicator) -> Transformer:
-    """Load only a rank's shard from a checkpoint of one file; errors as in `shard_config`."""
+    """Return the model of this rank, reading only its shard from a checkpoint with one weight file.
+
+    Raises:
+        ValueError: as in `shard_config`.
+    """
     config = read_config(folder, None)
     own_config = shard_config(config, comm.rank, comm.world_size)
     with safe_open(folder / WEIGHTS, framework="pt") as file:
@@ -87,14 +97,26 @@ def load_shard(folder: Path, comm: Communicator) -> Transformer:
 
 
 def all_reduce_outputs(model: Transformer, comm: Communicator) -> None:
-    """Replace the outputs of `o_proj` and `down_proj` by the sums over all ranks."""
+    """Replace the outputs of `o_proj` and `down_proj` in all layers by their sums over all ranks."""
     for name, linear in model.named_modules():
         if name.endswith(("o_proj", "down_proj")):
             linear.register_forward_hook(lambda linear, x, part: comm.all_reduce(part, "sums"))
 
 
 def tensor_parallel(comm: Communicator, folder: Path, prompt: list[int], max_new_tokens: int) -> Report:
-    """Generate a reply together with the other ranks, each with its shard of a checkpoint's heads."""
+    """Generate a reply greedily, together with the other ranks. Every rank must call this.
+
+    Each rank runs its shard of the model, and generates the same reply.
+
+    Args:
+        comm: connection to the other ranks.
+        folder: folder of the checkpoint.
+        prompt: token ids of one sequence.
+        max_new_tokens: maximum number of tokens in the reply.
+
+    Returns:
+        This rank's report.
+    """
     model = load_shard(folder, comm)
     max_len = len(prompt) + max_new_tokens - 1
     cache = StaticCache(model.config, max_len=max_len, dtype=model.embed_tokens.weight.dtype)

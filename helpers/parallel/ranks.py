@@ -1,10 +1,10 @@
-"""Start ranks: processes on this machine that share no memory, run one task together, and end with it.
+"""Run a task in several ranks: processes on this machine that share no memory and end with the task.
 
     reports = run_ranks(handover, 2, folder, prompt, 4)  # what the task returned in each rank
 
-They communicate over gloo, on this machine's loopback interface. On Linux they are forked from a server that
-has imported PyTorch, so that only the first start takes seconds. On other systems each rank imports PyTorch.
-They end when this process ends.
+Ranks communicate over gloo, on this machine's loopback interface. On Linux, they are forked from a server
+that has already imported PyTorch, so that only the first start takes seconds. On other systems, each rank
+imports PyTorch. All ranks end when this process ends.
 """
 
 from __future__ import annotations
@@ -39,12 +39,18 @@ LOST = re.compile(r"closed by peer|reset by peer|broken pipe|timed out", re.IGNO
 
 
 class RankError(RuntimeError):
-    """Ranks could not be started, or one raised, died, or did not end in time; all of them have ended."""
+    """A rank could not be started, raised an error, died, or did not end in time. All ranks have ended."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a rank ended: its task's result, or how it failed; the lowest `order` is most likely the cause."""
+    """How a rank ended.
+
+    Attributes:
+        value: what the task returned in the rank.
+        failure: how the rank failed; "" if it did not fail.
+        order: of several failures, that with the lowest order is most likely the cause of the others.
+    """
 
     value: Any = None
     failure: str = ""
@@ -54,18 +60,21 @@ class Outcome:
 def run_ranks(task: Callable[..., Any], n: int, *args: Any, deadline_seconds: float = 60.0) -> list[Any]:
     """Run `task(communicator, *args)` in n processes at once; return its results, in the order of ranks.
 
+    Even after an error or Ctrl-C, no process is left running and no port is left open. A script has to call
+    this function under `if __name__ == "__main__":`.
+
     Args:
-        task: a function of a module, because a new process has to import it. Its `Communicator` knows which
-            rank it is. (A script has to call this under `if __name__ == "__main__":`.)
-        n: number of ranks, of one thread each.
-        args: the same for every rank; they and the results are pickled.
-        deadline_seconds: after this time all ranks are ended; no rank waits for another longer than two
-            thirds of it.
+        task: a function at the top level of a module, because each new process has to import it. Its first
+            argument is the `Communicator` of the rank.
+        n: number of ranks; each has one thread.
+        args: further arguments of the task, the same for every rank. Arguments and results are pickled.
+        deadline_seconds: time after which all ranks are ended. No rank waits for another for more than two
+            thirds of this time.
 
     Raises:
-        ValueError: n or the deadline is out of range, or a rank could not import the task.
-        RankError: a rank raised, died or did not end in time; the message names the one that most likely
-            failed first. No process and no port is left, even after Ctrl-C.
+        ValueError: n or deadline_seconds is out of range, or a rank could not import the task.
+        RankError: a rank raised an error, died, or did not end in time. The message names the rank that most
+            likely failed first.
     """
     check_whole("n", n)
     if not is_number(deadline_seconds) or deadline_seconds <= 0:
@@ -107,7 +116,12 @@ def run_ranks(task: Callable[..., Any], n: int, *args: Any, deadline_seconds: fl
 
 
 def outcome_of(file: Path, code: int | None) -> Outcome:
-    """Return how a rank ended, by what it wrote to its file, or else by its exit code."""
+    """Return how a rank ended, according to the file that it wrote, or else to its exit code.
+
+    Args:
+        file: path of the rank's file, which may not exist.
+        code: exit code of the process; None if it was still running, negative if a signal ended it.
+    """
     if code in (0, 1) and file.exists():
         return pickle.loads(file.read_bytes())
     if code in (None, -signal.SIGTERM):  # from `join`, which ends the other ranks if one has failed
@@ -117,7 +131,16 @@ def outcome_of(file: Path, code: int | None) -> Outcome:
 
 
 def rank_main(rank: int, job: bytes, n: int, port: int, deadline: float, folder: str) -> None:
-    """Run one rank: connect to the others, run the task, write what it returned or raised to a file."""
+    """Run one rank: connect to the others, run the task, and write its result or error to a file.
+
+    Args:
+        rank: number of this rank, from 0.
+        job: the task and its arguments, pickled.
+        n: number of ranks.
+        port: port of the store through which ranks find each other.
+        deadline: time at which all ranks are ended, in seconds of `time.monotonic`.
+        folder: folder for the file, whose name is the number of the rank.
+    """
     exit_with_parent()
     failed = False
     try:
@@ -141,7 +164,7 @@ def rank_main(rank: int, job: bytes, n: int, port: int, deadline: float, folder:
 
 
 def exit_with_parent() -> None:
-    """End this process when the one that started it ends, even if that one is killed."""
+    """Make this process end as soon as its parent process ends, even if the parent is killed."""
 
     def wait_for_parent() -> None:
         multiprocessing.parent_process().join()  # type: ignore[union-attr]

@@ -1,9 +1,9 @@
-"""Context parallelism: each rank holds some KV entries of one text, and attends only to those.
+"""Context parallelism: each rank holds some KV entries of a text and attends only to those.
 
-The ranks' contexts are merged with the logs of their sums of exponentials (LSE). The result is exactly that
-of a softmax over all entries.
+Then the contexts of all ranks are merged. Each rank's weight depends on its LSE, the logarithm of the sum of
+the exponentials of its scores. Up to rounding, the result is that of a softmax over all entries.
 
-Source: the merge of blocks in Dao et al. 2022, arXiv:2205.14135.
+Source: the merging of blocks in Dao et al. 2022, arXiv:2205.14135.
 """
 
 from __future__ import annotations
@@ -26,9 +26,16 @@ from helpers.parallel.communicator import Communicator, Report
 
 
 class ShardedCache(GrowingCache):
-    """Keeps the KV entries at positions rank, rank + world_size, rank + 2 world_size, …
+    """A cache that keeps the KV entries at positions rank, rank + world_size, rank + 2 world_size, …
 
-    Every rank sees every token, so positions are those of the text; each entry is kept by one rank.
+    Every rank runs every token, so `length` and positions are those of the whole text. Each entry is stored
+    by exactly one rank.
+
+    Args:
+        sizes: config of the model.
+        rank: number of this rank, from 0.
+        world_size: number of ranks.
+        kwargs: batch, max_len, dtype and device, as in `Cache`.
     """
 
     def __init__(self, sizes: ModelConfig, rank: int, world_size: int, **kwargs: Any) -> None:
@@ -36,31 +43,32 @@ class ShardedCache(GrowingCache):
         super().__init__(sizes, **kwargs)
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Store this rank's share of the new entries; return all its entries; see `Cache.append`."""
+        """Store this rank's share of the new entries; return all entries of this rank. See `Cache.append`."""
         self.check_entries(layer, k, v)
         own = self.positions(k.shape[2]) % self.world_size == self.rank
         return super().append(layer, k[:, :, own], v[:, :, own])
 
     def n_stored(self, layer: int) -> int:
-        """KV entries of this rank."""
+        """Return the number of KV entries that this rank stores in a layer."""
         return self.n_entries
 
     def mask(self, T: int, layer: int = 0) -> Tensor:
-        """Return (T, entries of this rank): True where an entry's position is not after the query's."""
+        """Return which of this rank's S entries each of T new tokens may attend to, (T, S)."""
         return super().mask(T, layer)[:, self.rank :: self.world_size]
 
     @property
     def n_entries(self) -> int:
-        """KV entries of this rank."""
+        """The number of KV entries that this rank stores in each layer."""
         return len(range(self.rank, self.length, self.world_size))
 
 
 def attend_shard(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """Attend to one rank's KV entries, possibly none; arguments as in `attend`.
+    """Attend to the KV entries of one rank, which may be empty; arguments as in `attend`.
 
     Returns:
-        Contexts (B, H, T, Dv) over these entries only, and the LSE, the log of the sum of the exponentials of
-        their scores, (B, H, T): -inf, with a context of 0, if a query sees none of them.
+        The contexts over these entries only, (B, H, T, Dv), and the LSE, the logarithm of the sum of the
+        exponentials of their scores, (B, H, T). For a query that may not attend to any of these entries, the
+        context is 0 and the LSE is -inf.
     """
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))  # (B, H, S, D)
     scores = (q @ k.mT * scale).masked_fill(~mask, -math.inf)
@@ -70,26 +78,34 @@ def attend_shard(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) ->
 
 
 def merge_contexts(contexts: Tensor, lse: Tensor) -> Tensor:
-    """Merge the contexts (n, B, H, T, Dv) over n shards of the KV entries, given their LSE, (n, B, H, T)."""
+    """Return the contexts over all KV entries, (B, H, T, Dv), given those over each of n shards.
+
+    Args:
+        contexts: contexts over the entries of each shard, (n, B, H, T, Dv).
+        lse: LSE of each shard, (n, B, H, T); see `attend_shard`.
+    """
     return (lse.softmax(dim=0)[..., None] * contexts).sum(dim=0)
 
 
 class ContextParallelCore(Core):
-    """A core of attention that attends to this rank's KV entries, then merges the contexts of all ranks."""
+    """A core of attention that attends to this rank's KV entries and merges the contexts of all ranks."""
 
     def __init__(self, scale: float, comm: Communicator) -> None:
         super().__init__(scale)
         self.comm = comm
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        """Return contexts over the KV entries of all ranks, (B, H, T, Dv)."""
+        """Return the contexts (B, H, T, Dv) over the KV entries of all ranks.
+
+        k, v and mask cover this rank's entries only. Every rank must call it. See `attend`.
+        """
         contexts, lse = attend_shard(q, k, v, mask, self.scale)
         gathered = self.comm.all_gather(torch.cat([contexts, lse[..., None]], dim=-1), "contexts")
         return merge_contexts(gathered[..., :-1], gathered[..., -1])
 
 
 def load_context_parallel(folder: Path, comm: Communicator) -> Transformer:
-    """Load a whole model that attends to the KV entries of all ranks."""
+    """Load a model with all its weights, whose attention covers the KV entries of all ranks."""
     model = load(folder)
     for module in model.modules():
         if isinstance(module, Attention | LatentAttention):
@@ -98,7 +114,19 @@ def load_context_parallel(folder: Path, comm: Communicator) -> Transformer:
 
 
 def context_parallel(comm: Communicator, folder: Path, prompt: list[int], max_new_tokens: int) -> Report:
-    """Generate a reply together with the other ranks, each with a share of the KV entries and all weights."""
+    """Generate a reply greedily, together with the other ranks. Every rank must call this.
+
+    Each rank has all weights but only its share of the KV entries, and generates the same reply.
+
+    Args:
+        comm: connection to the other ranks.
+        folder: folder of the checkpoint.
+        prompt: token ids of one sequence.
+        max_new_tokens: maximum number of tokens in the reply.
+
+    Returns:
+        This rank's report.
+    """
     model = load_context_parallel(folder, comm)
     cache = ShardedCache(model.config, comm.rank, comm.world_size, dtype=model.embed_tokens.weight.dtype)
     return comm.report(list(generate(model, prompt, max_new_tokens, cache=cache)), model, cache)
