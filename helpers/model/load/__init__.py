@@ -1,8 +1,9 @@
-"""Checkpoints that others made, and our own: load a model and its tokenizer, save a model.
+"""Load a model and its tokenizer from a checkpoint, and save a model.
 
-Llama (SmolLM2 among them), SmolLM3, Mistral, Qwen2, Qwen2.5, Qwen3 and DeepSeek-V3 without experts, as a
-folder in the Hugging Face layout, by name from the Hub, or as a GGUF file. A model that ours cannot run
-correctly is refused, with the reason by name.
+Supported models are Llama (including SmolLM2), SmolLM3, Mistral, Qwen2, Qwen2.5, Qwen3, DeepSeek-V3 without
+experts, and the models of this project. A checkpoint is a folder in the Hugging Face layout, a name on the
+Hugging Face Hub, or a GGUF file. A checkpoint that this package cannot run correctly is rejected with an
+error that names the reason.
 """
 
 from __future__ import annotations
@@ -24,20 +25,21 @@ from helpers.model.transformer import Transformer
 def load(
     source: str | Path, *, dtype: torch.dtype | None = None, max_seq_len: int | None = None
 ) -> Transformer:
-    """Load a model from a folder, from a GGUF file, or by name (owner/name) from the Hugging Face Hub.
+    """Load a model from a folder, a GGUF file, or the Hugging Face Hub.
 
     Args:
-        source: a folder with config.json and model.safetensors, or an index of several files; a .gguf file,
-            or a folder with that alone; else a name.
-        dtype: of the weights in memory; None keeps the file's, and makes float32 of a GGUF file's.
-        max_seq_len: a shorter context than the checkpoint's, such as the window of a sliding-window model.
+        source: a folder with config.json and either model.safetensors or the index of several such files; a
+            .gguf file, or a folder with one .gguf file and no config.json; or a name on the Hub, owner/name.
+        dtype: dtype of the weights in memory. None keeps that of the files; for a GGUF file it means float32.
+        max_seq_len: maximum sequence length, if it is to be shorter than the checkpoint's, such as the window
+            of a model with sliding windows.
 
     Returns:
-        The model, whole, on the CPU.
+        The model, with all its weights, on the CPU.
 
     Raises:
-        CheckpointError: anything missing, damaged, unexpected or unsupported, by name; nothing is loaded.
-            Weights that are changed but still finite numbers cannot be told from right ones.
+        CheckpointError: part of the checkpoint is missing, damaged, unexpected or not supported; the message
+            names it. A changed weight that is still a finite number cannot be detected.
     """
     if dtype is not None and dtype not in DTYPES:
         raise CheckpointError(f"dtype is {dtype!r}; expected a float type, such as torch.float32")

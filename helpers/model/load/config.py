@@ -1,4 +1,4 @@
-"""config.json of Hugging Face checkpoints: read into a `ModelConfig`, written from one."""
+"""Convert config.json of Hugging Face checkpoints to a `ModelConfig`, and back."""
 
 from __future__ import annotations
 
@@ -94,7 +94,17 @@ FEATURES |= {"mrope_section": "mRoPE"}
 
 
 def read_config(folder: str | Path, max_seq_len: int | None = None) -> ModelConfig:
-    """Read config.json, and the end tokens of generation_config.json; arguments and errors as in `load`."""
+    """Return the config of a checkpoint, from config.json.
+
+    The tokens that end a reply are read from generation_config.json if that file names any.
+
+    Args:
+        folder: folder of the checkpoint.
+        max_seq_len: as in `load`.
+
+    Raises:
+        CheckpointError: a file is missing or damaged, or the model is not supported.
+    """
     path, generation = Path(folder) / CONFIG_FILE, Path(folder) / GENERATION_FILE
     check_there(path)
     with reading(path):
@@ -105,7 +115,11 @@ def read_config(folder: str | Path, max_seq_len: int | None = None) -> ModelConf
 
 
 def check_there(path: Path) -> None:
-    """Raise CheckpointError, which names what the folder holds instead, if config.json is missing."""
+    """Raise CheckpointError if config.json does not exist; the message names what the folder has instead.
+
+    Args:
+        path: path of config.json.
+    """
     if path.exists():
         return
     folder, files = path.parent, sorted(path.parent.glob("*.gguf"))
@@ -119,9 +133,16 @@ def check_there(path: Path) -> None:
 
 
 def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> ModelConfig:
-    """Translate the keys of config.json; ValueError if one is wrong, or changes the model's computation.
+    """Return the config that the content of config.json describes.
 
-    A key that is left out has the default of its class in `transformers`.
+    A missing key has the default of the model's class in `transformers`.
+
+    Args:
+        data: content of config.json.
+        max_seq_len: as in `load`.
+
+    Raises:
+        ValueError: the value of a key is invalid, or not supported because it changes the computation.
     """
     refuse_unsupported(data)
     family = data["model_type"]
@@ -166,7 +187,7 @@ def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> Mo
 
 
 def config_to_json(config: ModelConfig, dtype: torch.dtype) -> dict[str, Any]:
-    """Return config.json for a model."""
+    """Return the content of config.json for a model with this config and weights of this dtype."""
     families, rope = {config_class: family for family, (config_class, _) in CLASSES.items()}, None
     more, layers = dict[str, Any](), range(config.n_layers)
     family = families.get(type(config), "qwen2" if config.qkv_bias else "llama")
@@ -198,7 +219,7 @@ def config_to_json(config: ModelConfig, dtype: torch.dtype) -> dict[str, Any]:
 
 
 def fixed_by(config: LatentConfig) -> dict[str, Any]:
-    """Return the keys, and the values with which a DeepSeek-V3 of these sizes is a `LatentTransformer`."""
+    """Return the values, by key, that config.json of a DeepSeek-V3 must have for this package to run it."""
     return {
         "first_k_dense_replace": config.n_layers,  # no experts in any
         "q_lora_rank": None,  # queries are not compressed
@@ -210,12 +231,12 @@ def fixed_by(config: LatentConfig) -> dict[str, Any]:
 
 
 def size(data: dict[str, Any], key: str) -> int:
-    """Return a whole number over 0 of config.json; ValueError for anything else."""
+    """Return the value of a key in config.json. ValueError unless it is a whole number greater than 0."""
     return check_whole(key, data[key])
 
 
 def in_range(key: str, value: Any) -> float:
-    """Return the value of a key; ValueError if no model was trained with it."""
+    """Return the value of a key. ValueError if it is outside the range in `RANGES`."""
     low, high = RANGES[key]
     if not is_number(value) or not low <= value <= high:
         got = reprlib.repr(value)
@@ -224,15 +245,19 @@ def in_range(key: str, value: Any) -> float:
 
 
 def eos_of(data: dict[str, Any]) -> tuple[int, ...]:
-    """Return the tokens that end a reply: one, a list or none."""
+    """Return the ids of the tokens that end a reply; the file may have one id, a list, or no such key."""
     eos = data.get("eos_token_id")
     return tuple(eos) if isinstance(eos, list) else () if eos is None else (eos,)
 
 
 def rope_of(data: dict[str, Any]) -> dict[str, Any]:
-    """Return theta and scaling of RoPE; where two keys disagree, as `transformers`.
+    """Return the settings of RoPE: rope_theta, rope_type, and those of the scaling, by key.
 
-    Old files have rope_theta and rope_scaling, new ones rope_parameters.
+    Old files have the keys rope_theta and rope_scaling, new files rope_parameters. If these disagree, the
+    choice is that of `transformers`.
+
+    Raises:
+        ValueError: the type of scaling is not supported.
     """
     key = "rope_scaling" if data.get("rope_scaling") else "rope_parameters"
     given = data.get(key) or {}
@@ -246,7 +271,7 @@ def rope_of(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def refuse_unsupported(data: dict[str, Any]) -> None:
-    """Raise ValueError, and name it, where the model computes what ours does not."""
+    """Raise ValueError if the model has a feature that is not supported; the message names the feature."""
     family, architectures = data.get("model_type"), data.get("architectures") or []
     if not isinstance(family, str) or family not in ARCHITECTURES:
         because = ", ".join(f"{name} ({key})" for name, key in features(data).items())
@@ -262,7 +287,7 @@ def refuse_unsupported(data: dict[str, Any]) -> None:
 
 
 def refuse_not_neutral(data: dict[str, Any]) -> None:
-    """Raise ValueError for a key that changes the model's computation."""
+    """Raise ValueError if a key has a value with which the model would compute something unsupported."""
     for key in NEUTRAL.keys() & data.keys():
         if data[key] not in NEUTRAL[key]:
             got = f"{key} {reprlib.repr(data[key])}"
@@ -270,9 +295,12 @@ def refuse_not_neutral(data: dict[str, Any]) -> None:
 
 
 def features(data: dict[str, Any]) -> dict[str, str]:
-    """Return the unsupported features of a model, each with the key and value that show it.
+    """Return the unsupported features of a model, by name, each with the key and value that show it.
 
-    Dictionaries inside are searched, too.
+    Nested dictionaries are searched too.
+
+    Args:
+        data: content of config.json.
     """
     found: dict[str, str] = {}
     for key, value in data.items():
@@ -284,9 +312,10 @@ def features(data: dict[str, Any]) -> dict[str, str]:
 
 
 def window_of(data: dict[str, Any]) -> int | None:
-    """Return how many tokens a layer with a sliding window attends to; None if no layer has one.
+    """Return the size of the sliding window in tokens; None if no layer has a window.
 
-    As in the forward of `transformers`: a Llama or a DeepSeek-V3 has no windows, whatever its file says.
+    This is what `transformers` computes: a Llama or a DeepSeek-V3 never has windows, even if its file has the
+    key.
     """
     family, types = data["model_type"], data.get("layer_types")
     windows = family in ("qwen2", "qwen3", "smollm3") and data["use_sliding_window"]
@@ -300,7 +329,16 @@ def window_of(data: dict[str, Any]) -> int | None:
 
 
 def context(longest: int, window: int | None, wanted: int | None) -> int:
-    """Return how long a sequence may be; ValueError if that is over the longest, or over a sliding window."""
+    """Return the maximum sequence length, in tokens.
+
+    Args:
+        longest: maximum length of the checkpoint.
+        window: size of the sliding window; None without a window.
+        wanted: length that the caller asks for; None for the checkpoint's.
+
+    Raises:
+        ValueError: the length exceeds `longest`, or the sliding window.
+    """
     length = longest if wanted is None else check_whole("max_seq_len", wanted)
     if length > longest:
         raise ValueError(f"max_seq_len is {length}; expected at most max_position_embeddings, {longest}")

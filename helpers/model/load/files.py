@@ -1,4 +1,4 @@
-"""Errors of checkpoints, and JSON files read with them."""
+"""The error that all functions for checkpoints raise, and a function that reads JSON files."""
 
 from __future__ import annotations
 
@@ -10,19 +10,28 @@ from typing import Any
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that is damaged, incomplete, or of a type that this model cannot run correctly."""
+    """A checkpoint is damaged, incomplete, or of a type that this package cannot run correctly."""
 
 
 def unsupported(message: str) -> ValueError:
-    """Return the error for a model that computes what ours does not; `message` names what was expected."""
+    """Return an error for a model with features that this package does not support.
+
+    Args:
+        message: says what was found and what was expected.
+    """
     return ValueError(f"{message}; or watch it instead, with helpers.recording.hf.watch")
 
 
 @contextmanager
 def reading(path: Path, message: str = "") -> Iterator[None]:
-    """Turn any error about the content of a file into a CheckpointError with its path and `message`.
+    """Turn any error in the `with` block into a CheckpointError about a file.
 
-    A package that is not installed is not a fault of the file: its ImportError passes through.
+    A CheckpointError is left unchanged, and so is an ImportError: a missing package is not a fault of the
+    file.
+
+    Args:
+        path: path of the file, with which the new message begins.
+        message: what follows the path in the new message, before that of the original error.
     """
     try:
         yield
@@ -33,7 +42,7 @@ def reading(path: Path, message: str = "") -> Iterator[None]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object from a file; CheckpointError if it holds anything else."""
+    """Return the JSON object in a file. CheckpointError if the file is missing or contains anything else."""
     with reading(path):
         data = json.loads(path.read_bytes())
     if not isinstance(data, dict):

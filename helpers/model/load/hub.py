@@ -1,4 +1,4 @@
-"""Where a checkpoint is: a folder, a GGUF file, or a name on the Hugging Face Hub, fetched from there."""
+"""Find a checkpoint: a folder, a GGUF file, or a name on the Hugging Face Hub, which is downloaded."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ TIMEOUT = 5.0  # seconds to wait for the first answer of the Hub
 
 
 def find(source: str | Path) -> Path:
-    """Return the folder or the GGUF file of a source, downloaded if it is a name on the Hub.
+    """Return the path of a checkpoint's folder or GGUF file; download the checkpoint if it is on the Hub.
+
+    Args:
+        source: as in `load`. If a folder has no config.json and exactly one .gguf file, the path of that file
+            is returned.
 
     Raises:
-        CheckpointError: there is no such folder or name, or it cannot be downloaded.
+        CheckpointError: the folder or name does not exist, or cannot be downloaded.
     """
     path = Path(source)
     if path.is_dir():
@@ -34,7 +38,17 @@ def find(source: str | Path) -> Path:
 
 
 def download(name: str) -> Path:
-    """Fetch a checkpoint from the Hub, with a progress bar; files that are here already are not fetched."""
+    """Download a checkpoint from the Hub, showing progress bars; return its folder in the Hub's cache.
+
+    Files that are already in the cache are not downloaded again. Without a network, the cache alone is used.
+
+    Args:
+        name: name on the Hub, owner/name.
+
+    Raises:
+        CheckpointError: the name does not exist, its owner requires you to accept terms first, or the Hub
+            cannot be reached and the checkpoint is not in the cache.
+    """
     from huggingface_hub import HfApi, errors, snapshot_download
 
     offline: Exception | None = None

@@ -1,7 +1,8 @@
-"""Fill in a chat template in a separate process: a template is a program of the file's author.
+"""Fill in a chat template in a separate process, because a template is a program by the author of the file.
 
-Jinja's sandbox stops access to files, but not endless loops or a text that doubles for ever. So it has a
-few seconds, and on Linux little memory. `chat_prompt` runs this file as a script, without PyTorch.
+Jinja's sandbox prevents access to files, but not endless loops or texts that grow without limit. So the
+process may run only for a few seconds, and on Linux use only 512 MiB of memory. `chat_prompt` runs this file
+as a script, which does not import PyTorch.
 """
 
 from __future__ import annotations
@@ -24,19 +25,27 @@ SECONDS, MEMORY = 5.0, 2**29  # of the clock; bytes
 
 
 class Generation(Extension):
-    """`{% generation %}`, which marks an assistant's reply for training: its content is left as it is."""
+    """An extension of Jinja for the tag `{% generation %}`, which marks an assistant's reply for training.
+
+    The content of the tag is rendered as if the tag were not there.
+    """
 
     tags = {"generation"}  # noqa: RUF012 - as in Jinja's class
 
     def parse(self, parser: Parser) -> nodes.Node:
-        """Return the nodes between the tag and its end."""
+        """Return the syntax tree of the template between the tag and its end tag."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         return nodes.Scope(body, lineno=line)
 
 
 def render(text: str, given: dict[str, Any]) -> str:
-    """Fill in a template, with the functions that `transformers` gives to one."""
+    """Return the text of a template, with the functions that `transformers` provides to templates.
+
+    Args:
+        text: the template.
+        given: values of the template's variables, by name.
+    """
 
     def refuse(message: str) -> None:
         raise TemplateError(message)
@@ -49,7 +58,10 @@ def render(text: str, given: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Read a template, its variables and its time limit in seconds; write the text."""
+    """Read a template, its variables and a time limit from standard input; write the text to standard output.
+
+    The input is a JSON list of these three; the time limit is in seconds.
+    """
     text, given, seconds = json.load(sys.stdin)
     # A watchdog that needs no turn of the interpreter: one long power or product would never give it one.
     faulthandler.dump_traceback_later(seconds, exit=True, file=os.open(os.devnull, os.O_WRONLY))

@@ -1,4 +1,4 @@
-"""Read and write weights in safetensors files, one or several with an index; never a pickle."""
+"""Read weights from one or several safetensors files, and write them to one; pickles are never read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,15 @@ PREFIX = "model."  # before every name in a file but the LM head's
 
 
 def read(folder: Path, dtype: torch.dtype | None) -> dict[str, Tensor]:
-    """Read the tensors of a folder, by their names in the model; arguments and errors as in `load`."""
+    """Return the tensors of a checkpoint, by their names in the model.
+
+    Args:
+        folder: folder of the checkpoint.
+        dtype: as in `load`.
+
+    Raises:
+        CheckpointError: a file is missing or damaged, or a tensor is unsuitable; see `converted`.
+    """
     found = [name for name in (WEIGHTS, INDEX) if (folder / name).exists()]
     if len(found) != 1:
         raise CheckpointError(
@@ -41,12 +49,13 @@ def read(folder: Path, dtype: torch.dtype | None) -> dict[str, Tensor]:
 
 
 def save(model: Transformer, folder: str | Path) -> None:
-    """Write config.json and model.safetensors, which `transformers` opens unchanged.
+    """Write a model to a folder, as config.json and model.safetensors.
 
-    (Unless hidden_size is not a multiple of n_heads: it refuses such a Llama.)
+    The library `transformers` can load these files, except for a Llama whose hidden_size is not a multiple of
+    n_heads, or a model with layers that keep a state.
 
     Raises:
-        CheckpointError: a tied model has an LM head of its own; nothing is written.
+        CheckpointError: the model is tied, but its LM head differs from its embedding. Nothing is written.
     """
     folder, weights = Path(folder), stored(model)
     config = config_to_json(model.config, model.embed_tokens.weight.dtype)
@@ -56,7 +65,11 @@ def save(model: Transformer, folder: str | Path) -> None:
 
 
 def stored(model: Transformer) -> dict[str, Tensor]:
-    """Return the tensors to write, by their names in the file; errors as in `save`."""
+    """Return the tensors that `save` writes, by their names in the file.
+
+    Raises:
+        CheckpointError: as in `save`.
+    """
     state = model.state_dict()
     if model.config.tied and not torch.equal(state.pop(LM_HEAD), state[EMBEDDING]):
         raise CheckpointError(

@@ -1,4 +1,4 @@
-"""Tokenizers and chat templates of checkpoints: those of a folder, and those in a GGUF file's metadata."""
+"""Load the tokenizer and chat template of a checkpoint, from a folder or from a GGUF file's metadata."""
 
 from __future__ import annotations
 
@@ -28,10 +28,13 @@ WORDS += r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 
 def load_tokenizer(source: str | Path) -> Tokenizer:
-    """Load the tokenizer of a checkpoint, its chat template with it; the source is as in `load`.
+    """Load the tokenizer of a checkpoint, including its chat template.
+
+    Args:
+        source: as in `load`.
 
     Raises:
-        CheckpointError: it is missing, damaged or of a type that is not supported, by name.
+        CheckpointError: the tokenizer is missing, damaged, or of a type that is not supported.
     """
     path = find(source)
     with reading(path):
@@ -43,7 +46,11 @@ def load_tokenizer(source: str | Path) -> Tokenizer:
 
 
 def from_folder(folder: Path) -> Tokenizer:
-    """Read tokenizer.json, and its folder's files about tokens, ends and chats, as `transformers` does."""
+    """Load the tokenizer of a folder: tokenizer.json, special tokens, and chat template.
+
+    The files are read by `transformers`. If they do not name the token that ends a text, it is taken from the
+    configs of the model.
+    """
     from transformers import PreTrainedTokenizerFast  # takes seconds, and few need it
 
     if not (folder / FILE).exists():
@@ -58,7 +65,10 @@ def from_folder(folder: Path) -> Tokenizer:
 
 
 def end_of(folder: Path, tokenizer: Tokenizer) -> str | None:
-    """Return the first token that ends a reply of the model beside a tokenizer; None where no file says."""
+    """Return the first token that ends a reply, according to the configs of the model in the same folder.
+
+    None if no config names a token.
+    """
     for path in (folder / GENERATION_FILE, folder / CONFIG_FILE):
         if path.exists() and (ids := eos_of(read_json(path))):
             return tokenizer.library.id_to_token(ids[0])
@@ -66,7 +76,11 @@ def end_of(folder: Path, tokenizer: Tokenizer) -> str | None:
 
 
 def from_gguf(file: Any) -> Tokenizer:
-    """Make the tokenizer that the metadata of an open `Gguf` file describe: byte-level BPE, no other type."""
+    """Return the tokenizer that the metadata of an open `Gguf` file describe.
+
+    Raises:
+        CheckpointError: the tokenizer is not a byte-level BPE, or its pre-tokenizer is not supported.
+    """
     kind, cut = file.get("tokenizer.ggml.model"), file.get("tokenizer.ggml.pre", "default")
     if kind != "gpt2":
         raise CheckpointError(f"the tokenizer {kind!r} is not supported; expected 'gpt2': byte-level BPE")
@@ -92,7 +106,7 @@ def from_gguf(file: Any) -> Tokenizer:
 
 
 def cutter(kind: str) -> pre_tokenizers.PreTokenizer:
-    """Return the pre-tokenizer that llama.cpp has by this name."""
+    """Return the pre-tokenizer with this name in llama.cpp. CheckpointError if it is not supported."""
     if kind in ("smollm", "gpt-2"):
         words = pre_tokenizers.ByteLevel(add_prefix_space=False)
         digits = [pre_tokenizers.Digits(individual_digits=True)] if kind == "smollm" else []
@@ -105,16 +119,18 @@ def cutter(kind: str) -> pre_tokenizers.PreTokenizer:
 
 
 def chat_prompt(tokenizer: Tokenizer, messages: Sequence[dict[str, str]]) -> str:
-    """Return the text to encode for a chat, up to where the reply begins.
+    """Return the text of a chat as a prompt to encode, up to the point where the reply begins.
+
+    The text is made by the tokenizer's chat template, a program by the author of the checkpoint that runs in
+    a sandbox.
 
     Args:
-        tokenizer: one of `load_tokenizer`, with a chat template.
-        messages: each with a role (system, user or assistant) and its content.
+        tokenizer: a tokenizer with a chat template, from `load_tokenizer`.
+        messages: messages of the chat, in order: dicts with the keys "role" ("system", "user" or "assistant")
+            and "content".
 
     Raises:
-        CheckpointError: there is no template, or it refuses these messages.
-
-    Templates are programs of the file's author: they run in a sandbox.
+        CheckpointError: there is no chat template, or the template fails or rejects these messages.
     """
     if not tokenizer.chat_template:
         raise CheckpointError("the tokenizer has no chat template; expected that of a model trained to chat")
@@ -126,7 +142,15 @@ def chat_prompt(tokenizer: Tokenizer, messages: Sequence[dict[str, str]]) -> str
 
 
 def rendered(template: str, given: dict[str, Any]) -> str:
-    """Fill in a template in a process with a time limit; CheckpointError for any failure there."""
+    """Return the text of a template, filled in by a separate process with a time limit.
+
+    Args:
+        template: the template.
+        given: values of the template's variables, by name.
+
+    Raises:
+        CheckpointError: the template fails or exceeds the time limit.
+    """
     command = [sys.executable, "-P", render.__file__]
     here = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     asked = json.dumps([template, given, render.SECONDS])

@@ -1,4 +1,4 @@
-"""Check weights, from whichever file, and put them into a model."""
+"""Check the weights of a checkpoint, whatever its file format, and make a model of them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,16 @@ LM_HEAD, EMBEDDING = "lm_head.weight", "embed_tokens.weight"
 
 
 def converted(name: str, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
-    """Return a copy of a tensor in memory of its own, as `dtype` unless that is None.
+    """Return a copy of a tensor that shares no memory with the file.
+
+    Args:
+        name: name of the tensor, for messages.
+        tensor: the tensor as stored.
+        dtype: dtype of the copy; None keeps that of the tensor.
 
     Raises:
-        CheckpointError: it is not of a float type, or holds NaN or infinity, as stored or in `dtype`.
+        CheckpointError: the tensor does not contain floats of 16 bits or more, or the copy contains NaN or
+            infinity, perhaps because a number is too large for `dtype`.
     """
     if tensor.dtype not in DTYPES:
         raise CheckpointError(f"the tensor {name} is {tensor.dtype}; expected a float of 16 bits or more")
@@ -36,10 +42,15 @@ def converted(name: str, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
 
 
 def assemble(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
-    """Make a model of these weights, given by their names in the model.
+    """Return a model with the given weights.
+
+    Args:
+        config: config of the model.
+        weights: tensors by their names in the model. They are not copied.
 
     Raises:
-        CheckpointError: one is missing, unexpected or of another shape, or they are of several types.
+        CheckpointError: a tensor is missing, unexpected, or of another shape than the config requires; or the
+            tensors have different dtypes.
     """
     n_stored = sum(tensor.numel() for tensor in weights.values())
     if config.n_parameters > 2 * n_stored:  # before anything of these sizes is built
@@ -66,7 +77,10 @@ def assemble(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
 
 
 class NoInit(TorchFunctionMode):
-    """Skip random initialisation: for a tensor on `meta`, PyTorch would import packages for seconds."""
+    """A context that skips random initialization.
+
+    For tensors on the device `meta`, random initialization would make PyTorch import packages for seconds.
+    """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return None if func is nn.init.normal_ else func(*args, **(kwargs or {}))
