@@ -11,7 +11,7 @@ from tokenizers import models, pre_tokenizers
 
 EOS = "<eos>"
 FILE = "tokenizer.json"
-# The byte of each character in byte-level BPE: printable bytes are themselves, others are from 256 on.
+# The byte for each character in byte-level BPE: printable bytes keep their code, others get codes from 256.
 PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
 BYTE_OF = {chr(byte): byte for byte in PRINTABLE}
 BYTE_OF |= {chr(256 + n): byte for n, byte in enumerate(sorted({*range(256)} - {*PRINTABLE}))}

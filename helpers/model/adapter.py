@@ -8,7 +8,7 @@ import torch
 
 from helpers.model.transformer import Transformer
 
-RANK = 2  # of B A, (Hkv D, RANK) times (RANK, C)
+RANK = 2  # rank of B A; B is (Hkv · D, RANK), A is (RANK, C)
 
 
 def with_adapter(model: Transformer, scale: float = 1.0, seed: int = 0) -> Transformer:

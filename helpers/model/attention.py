@@ -60,7 +60,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     forms a pair with number 2i + 1.
     """
     up, right = x.chunk(2, dim=-1)
-    quarter = torch.cat([-right, up], dim=-1)  # each pair turned by a quarter of a round
+    quarter = torch.cat([-right, up], dim=-1)  # each pair rotated by 90 degrees
     return x * cos + quarter * sin
 
 
@@ -79,7 +79,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tenso
 
     Source: Vaswani et al. 2017, arXiv:1706.03762.
     """
-    # Never is_causal=True: it aligns the mask top-left, so one query of five keys would see the first only.
+    # Not is_causal=True, which aligns the mask top-left: one query over five keys would see only the first.
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=True)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from helpers.validate import check_whole, is_number, is_whole
 
-LARGEST = 3.4e38  # of float32, in which RoPE is computed whatever the model's dtype
+LARGEST = 3.4e38  # largest float32; RoPE is computed in float32, whatever the model's dtype
 SIZES = "n_layers n_heads n_kv_heads head_dim hidden_size intermediate_size vocab_size max_seq_len".split()
 
 

@@ -27,7 +27,7 @@ class NameContributions(NamedTuple):
     """
 
     prediction: str  # the most probable next word and its probability
-    by_part: dict[str, float]  # to the logit of a name, relative to the mean of the other names
+    by_part: dict[str, float]  # contribution to the logit of the name, relative to the mean of other names
 
 
 def residual_contributions(model: Transformer, tokens: Tensor) -> dict[str, Tensor]:

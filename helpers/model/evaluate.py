@@ -16,7 +16,7 @@ from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
 
-# The accuracy of guessing name and city at random.
+# The expected accuracy if name and city are guessed at random.
 CHANCE = 1 / (len(corpus.NAMES) * len(corpus.CITIES))
 
 
@@ -76,7 +76,7 @@ def signature_accuracy(
             depends on old entries.
     """
     n_correct = 0
-    for diary in diaries:  # up to "Signed by"
+    for diary in diaries:  # the prompt ends with "Signed by"
         words = greedy_words(model, tokenizer, diary.prompt, 3, make_cache(model.config))
         n_correct += words == [diary.name, "from", diary.city]
     return n_correct / len(diaries)

@@ -30,9 +30,9 @@ from helpers.model.transformer import Block, Transformer, check_cache, check_tok
 from helpers.validate import is_whole
 
 BITS = (32, 16, 8)
-MAX_TOKENS = 32  # of a pass for which a kernel, which reads weights in their narrow form, is faster than MKL
-MAX_PAIRS = 2**14  # tokens of a pass times entries for which the kernel's attention is faster than PyTorch's
-WEIGHTS_PER_THREAD = 2**14  # of a product; with fewer, another thread costs more time than it saves
+MAX_TOKENS = 32  # maximum number of tokens in a pass for which the compiled product is faster than MKL
+MAX_PAIRS = 2**14  # maximum of tokens times entries for which compiled attention is faster than PyTorch's
+WEIGHTS_PER_THREAD = 2**14  # with fewer weights of a product, another thread costs more time than it saves
 PAGED_CLASSES = (StaticCache, PagedCache)  # caches that store entries in pages (L, P, Hkv, R, D)
 
 
@@ -272,7 +272,7 @@ class FastTransformer(Transformer):
                 return super().forward(tokens, cache, last_only=last_only)
         check_tokens(tokens, self.config.vocab_size)
         check_cache(cache, self, len(tokens))
-        cache.check_capacity(tokens.shape[1])  # compiled loops would write past its end
+        cache.check_capacity(tokens.shape[1])  # otherwise, compiled loops would write past its end
         x = self.run_in_one_call(tokens, cache)  # (B, T, C)
         x = np.ascontiguousarray(x[:, -1:] if last_only else x)
         normed = np.empty((x.shape[0] * x.shape[1], x.shape[2]), np.float32)

@@ -51,9 +51,9 @@ def decode_step(model: Transformer, newest: Tokens, cache: Cache) -> Tensor:
 
 def run(model: Transformer, tokens: Tensor, cache: Cache) -> Tensor:
     """Run token ids (B, T), already checked; return the logits of the last position, (B, V)."""
-    with torch.inference_mode():  # like no_grad, but it does not track views either: a sixth faster
+    with torch.inference_mode():  # a sixth faster than no_grad, because views are not tracked either
         logits = model(tokens.to(model.embed_tokens.weight.device), cache, last_only=True)
-    return logits[:, -1].clone()  # an ordinary tensor: those of inference mode cannot be changed later
+    return logits[:, -1].clone()  # an ordinary tensor, which can be changed later, unlike the original
 
 
 class Generation:
@@ -105,11 +105,12 @@ class Generation:
                     elif cache.length == cache.max_len:
                         self.stop_reason = "cache full"
                     yield from new
-            except (Exception, KeyboardInterrupt):  # not GeneratorExit: to stop reading is not an error
+            except (Exception, KeyboardInterrupt):  # not GeneratorExit: to stop iterating is not an error
                 self.stop_reason = "error"
                 raise
 
-        self._stream = stream(cache.changes)  # its value now: only the first of two replies may use the cache
+        # The counter is read now, so that of two replies only the first to start can use the cache.
+        self._stream = stream(cache.changes)
 
     def __iter__(self) -> Iterator[int]:
         return self._stream

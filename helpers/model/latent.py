@@ -12,7 +12,7 @@ from helpers.model.cache import Cache
 from helpers.model.config import LatentConfig
 from helpers.model.transformer import RMSNorm, Transformer, init_weights
 
-# Of the norm of the latent: it is fixed in Hugging Face's model, whatever norm_eps its config has.
+# norm_eps of the latent's norm, which is fixed in Hugging Face's model, whatever its config has.
 EPS = 1e-6
 
 
@@ -39,7 +39,7 @@ class LatentAttention(nn.Module):
         self.kv_a_layernorm = RMSNorm(config.rank, EPS)
         self.kv_b_proj = nn.Linear(config.rank, H * 2 * D, bias=False)
         self.o_proj = nn.Linear(H * D, C, bias=False)
-        self.core = Core(scale=sum(self.query_widths) ** -0.5)  # by the width of expanded keys, in both forms
+        self.core = Core(scale=sum(self.query_widths) ** -0.5)  # for both forms: width of expanded keys
 
     def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: Cache) -> Tensor:
         """Return what attention adds to the residual stream, (B, T, C); arguments as in `Attention`."""

@@ -13,7 +13,7 @@ from helpers.tokenizer import Tokenizer
 
 FOLDER = Path(__file__).parent.parent / "weights"
 NAME_HEAD = (0, 2)  # layer and head, from 0: the head that attends to names
-DIARY = (  # that of notebook 00, up to its signature; the pair of Mia and Oslo is not in training
+DIARY = (  # the diary of notebook 00, up to its signature; the pair Mia and Oslo is not in training
     "Mia writes from Oslo . Monday is sunny in Oslo . Mia swam in the lake . Today weather is so nice . "
     "A fox slept in the park . Sunday was sunny . There was snow over the lake . Signed by"
 )
@@ -38,9 +38,9 @@ VARIANTS = {  # the same except for what a token stores in the cache; trained on
     # The smallest sizes, of those tried, that learned to copy names and cities. After the same number of
     # steps, rank 16 with rope_dim 32 copied no city, nor did rank 32, 48 or 64 with rope_dim 16.
     "mla": LatentConfig(**vars(CONFIG) | {"n_kv_heads": 1, "rank": 24, "rope_dim": 32}),
-    # Initialized with the weights of gqa, then 800 and 600 steps: `--variant state --begin gqa --steps 800`.
-    # From random weights the first signed 168 of 200 diaries after 2,400 steps; the second, with entries in
-    # one layer, 5.
+    # Initialized with the weights of gqa, then trained for 800 steps (state) and 600 steps (hybrid):
+    # `--variant state --begin gqa --steps 800`. When trained from random weights for 2,400 steps, state
+    # signed 168 of 200 diaries correctly, and hybrid, which has entries in one layer, only 5.
     "state": StateConfig(**vars(CONFIG), state_layers=(0, 1, 2, 3)),
     "hybrid": StateConfig(**vars(CONFIG), state_layers=(1, 2, 3)),
 }

@@ -56,14 +56,14 @@ def speculate_round(
         ValueError: the logits contain NaN or infinity; the cache is unchanged.
     """
     with rollback_on_error(cache):
-        # Draft: quickly, maybe wrongly.
+        # Draft: propose tokens quickly; some may be wrong.
         draft = drafter.propose(text, k, cache, sampler) if k else Draft([])
 
         # Verify: one pass runs the newest token, or the whole prompt, followed by the draft tokens.
         new = [*text[cache.length :], *draft.tokens]
         logits = last_logits(model, new, len(draft.tokens) + 1, cache)  # (d + 1, V)
 
-        # Accept: draft tokens that the model would choose too, and one of its own; nothing after `<eos>`.
+        # Accept: keep draft tokens that the model would choose too, add one that it chooses, end at `<eos>`.
         new_tokens = sampler.verify(draft, logits)
         n = next((n for n, token in enumerate(new_tokens, 1) if token in eos_ids), len(new_tokens))
         new_tokens = new_tokens[:n]
@@ -129,10 +129,10 @@ def speculate(
         raise ValueError("the drafter is of another model; expected EarlyExit(model, n) of this one")
 
     def next_tokens(ids: list[int]) -> list[int]:
-        # A round may add one token more than were drafted. The prefill has no draft.
+        # A round may add one token more than it drafts. The prefill has no draft.
         d = min(k, max_len - len(ids) - 1, cache.max_len - len(ids)) if cache.length else 0
         draft, new = speculate_round(model, ids, d, drafter, cache, sampler, stop_ids)
-        # New tokens are the accepted ones, and one of the model that differs from the draft.
+        # The new tokens are the accepted draft tokens, then one that the model chose instead of the draft's.
         n_accepted = sum(a == b for a, b in zip(draft.tokens, new, strict=False))
         reply.rounds.append(Round(len(draft.tokens), n_accepted))
         return new

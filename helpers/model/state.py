@@ -14,7 +14,7 @@ from helpers.model.cache import Cache, StateCache
 from helpers.model.config import StateConfig
 from helpers.model.transformer import RMSNorm, Transformer, init_weights
 
-CHUNK = 64  # tokens a product: the work of the triangle grows with their square, that of the state does not
+CHUNK = 64  # tokens per product; attention within a chunk takes time proportional to the square of this
 
 
 def recurrent_step(state: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -62,7 +62,7 @@ class StateAttention(Attention):
         super().__init__(config, layer)
         del self.core  # no softmax, and no entries to attend to
         self.groups = config.n_heads // config.n_kv_heads
-        # Initially from 0.875, which forgets within some 8 tokens, to 0.998, within 512.
+        # Initial decays range from 0.875, which forgets within some 8 tokens, to 0.998, within some 512.
         powers = [3 + 6 * head / max(1, config.n_heads - 1) for head in range(config.n_heads)]
         self.decay = nn.Parameter(torch.tensor([math.log(2**power - 1) for power in powers]))
         self.norm = RMSNorm(config.head_dim, config.norm_eps)  # without softmax the sum is not bounded

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from helpers import corpus
 from helpers.tokenizer import Tokenizer
 
-BATCH, LENGTH = 16, 128  # texts a step, tokens with a target a text
+BATCH, LENGTH = 16, 128  # texts per step, targets per text
 MAX_NORM = 1.0  # gradients are clipped to this norm, so that one unusual batch cannot spoil the model
 
 
@@ -81,8 +81,8 @@ def train(
         ValueError: there are fewer batches than steps.
         ArithmeticError: the loss is NaN or infinite. The model can no longer be used: make a new one.
     """
-    matrices = [p for p in model.parameters() if p.ndim > 1]  # these decay
-    scales = [p for p in model.parameters() if p.ndim < 2]  # of norms, and biases: they do not
+    matrices = [p for p in model.parameters() if p.ndim > 1]  # weight decay applies to these
+    scales = [p for p in model.parameters() if p.ndim < 2]  # norms and biases: no weight decay
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": scales, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95))
     losses: list[float] = []

@@ -89,7 +89,7 @@ def run_ranks(task: Callable[..., Any], n: int, *args: Any, deadline_seconds: fl
     timeout = timedelta(seconds=deadline_seconds)
     store = dist.TCPStore(HOST, 0, is_master=True, wait_for_workers=False, timeout=timeout)  # a free port
     method = "forkserver" if sys.platform == "linux" else "spawn"
-    mp.get_context(method).set_forkserver_preload(["torch"])  # not this package: edits would not be noticed
+    mp.get_context(method).set_forkserver_preload(["torch"])  # not this package, whose edits would be missed
     with tempfile.TemporaryDirectory() as folder:
         job = pickle.dumps((task, args)), n, store.port, deadline, folder
         processes: list[Any] = []

@@ -121,7 +121,7 @@ class Engine:
         self.update_extra_keys()
         with self.atomic():
             plan = self.scheduler.schedule()
-        logits = self.execute_model(plan)  # what it writes does not count before `postprocess`
+        logits = self.execute_model(plan)  # new KV entries do not count before `postprocess`
         with self.atomic():
             now, next_tokens = time.perf_counter(), dict[Sequence, int]()
             for sequence, n in plan:
@@ -135,7 +135,7 @@ class Engine:
                     continue
                 sequence.tokens_per_step.append(n)
                 if n < sequence.num_uncomputed_tokens:
-                    continue  # a chunk: more of the text has to run
+                    continue  # this was a chunk: the rest of the text still has to run
                 next_tokens[sequence], _ = sequence.sampler.sample(logits[sequence])
                 sequence.times = Times(sequence.times.arrived, [*sequence.times.tokens, now])
             self.scheduler.postprocess([pair for pair in plan if not pair[0].error], next_tokens)
@@ -148,7 +148,7 @@ class Engine:
         The block must not run the model.
         """
         scheduler = self.scheduler
-        # no other requests can run next
+        # No other requests can change in the block.
         sequences = [*scheduler.running, *islice(scheduler.waiting, scheduler.slots)]
         before: list[tuple[Any, dict[str, Any]]] = [
             (part, {k: v.copy() if type(v) in (list, dict, deque) else v for k, v in vars(part).items()})

@@ -108,7 +108,7 @@ class Machine:
         longest_text = max(len(request.prompt) + request.max_new_tokens for _, request in arrivals)
         times: dict[Hashable, Times] = {}
         for first in range(n):
-            # one page of the longest text for each slot
+            # One page per slot, large enough for the longest text.
             pages = PageManager(self.slots, longest_text, prefix_caching=False)
             scheduler = Scheduler(pages, self.slots, self.budget)
             times |= simulate(scheduler, arrivals[first::n], self.plan_seconds)

@@ -40,8 +40,8 @@ class PageManager:
         self.ref_counts = [0] * n_pages
         self.free = dict.fromkeys(range(n_pages))  # ordered: the first has been free longest
         self.cached: dict[Key, tuple[int, ...]] = {}  # pages by their content
-        self.contents: dict[int, tuple[Key, int]] = {}  # by page, with the number of the text to its end
-        self.text_numbers = count(1)  # an empty text has (extra_key,) instead
+        self.contents: dict[int, tuple[Key, int]] = {}  # by page, with the number of the text up to its end
+        self.text_numbers = count(1)  # for an empty text, (extra_key,) replaces the number
 
     def pages_needed(self, n_tokens: int) -> int:
         """Return how many pages are needed for n_tokens tokens."""

@@ -83,7 +83,7 @@ class Scheduler:
             )
         if not len(request.prompt):
             raise ValueError(f"the prompt of {request.id!r} is empty; expected at least one token")
-        # the last token is not run
+        # The last token of a reply is never run.
         n_tokens = len(request.prompt) + check_whole("max_new_tokens", request.max_new_tokens) - 1
         if self.max_len is not None and n_tokens > self.max_len:
             raise ValueError(

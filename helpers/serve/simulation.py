@@ -92,7 +92,7 @@ def pool_usage(
         return 1.0
 
     simulate(scheduler, [(0.0, request) for request in requests], note)
-    # a reply's last token is not run
+    # The last token of a reply is never run.
     needed = sum(len(request.prompt) + request.max_new_tokens - 1 for request in requests)
     return {
         "requests at a time": sum(running) / len(running),

@@ -104,7 +104,7 @@ class Cache:
         self.device = torch.empty(0, device=device).device  # "cuda" becomes "cuda:0", as tensors have it
         self.length = 0
         self.changes = 0
-        self._identity = object()  # a copy has a different one
+        self._identity = object()  # a copy has a different identity
         self._memo: tuple[Any, Any] = (None, None)
         if self.max_len > sizes.max_seq_len:
             raise ValueError(

@@ -16,7 +16,7 @@ from helpers.model.cache.static import StaticCache
 from helpers.model.config import ModelConfig
 from helpers.validate import check_whole, is_whole
 
-# Bytes of this machine; 64 GiB where the system does not report them.
+# Bytes of memory in this machine; 64 GiB if the system does not report them.
 MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**36
 
 
@@ -178,10 +178,9 @@ class PagedCache(StaticCache):
             read = slots[..., :S]
             write = read[..., S - T :]
             return PassLayout(keys <= positions[:, None, :, None], None, write.flatten(), read.flatten())
-        queries = positions.clamp(
-            min=0
-        )  # padding sees the first entries of its sequence: softmax stays finite
-        # Past the end of a shorter sequence its newest entry is repeated: only its own entries are read.
+        # Padding sees at least the first entry of its sequence, so that its softmax stays finite.
+        queries = positions.clamp(min=0)
+        # Past the end of a shorter sequence, its newest entry is repeated, so that only its entries are read.
         write, read = (
             slots.gather(2, x[:, None].expand(-1, slots.shape[1], -1)).flatten()
             for x in (queries, torch.minimum(keys, queries[:, -1:]))

@@ -25,7 +25,7 @@ def quantize(x: Tensor, bits: int, dim: int) -> tuple[Tensor, Tensor, Tensor]:
     """
     low, high = x.aminmax(dim=dim, keepdim=True)
     step = (high - low) / (2**bits - 1)
-    levels = (x - low) / step.where(step > 0, 1)  # where all numbers are equal there is no step: level 0
+    levels = (x - low) / step.where(step > 0, 1)  # if all numbers are equal, the step is 0: use level 0
     return levels.round().clamp(max=2**bits - 1).to(torch.uint8), low, step  # the step was rounded, too
 
 
@@ -113,7 +113,7 @@ class QuantizedCache(GrowingCache):
 
     def allocate(self) -> None:
         super().allocate()
-        self.n_quantized = 0  # entries
+        self.n_quantized = 0  # number of quantized entries per sequence
         self.quantized = self.empty_quantized()
 
     def empty_quantized(self) -> list[list[tuple[Tensor, ...]]]:
@@ -154,7 +154,7 @@ class QuantizedCache(GrowingCache):
         fields: dict[str, Any] = {}
         if n:
             quantized = [[self.quantize_oldest(i, x, n) for x in range(self.n_layers)] for i in (0, 1)]
-            # Copies, so that the memory of the others is freed.
+            # These are copies, so that the memory of the quantized entries is freed.
             k, v = ([x[:, :, n:].clone() for x in entries] for entries in (self.k, self.v))
             fields = {"k": k, "v": v, "quantized": quantized, "n_quantized": self.n_quantized + n}
         self.update(self.length + T, **fields)

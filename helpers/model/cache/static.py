@@ -16,7 +16,7 @@ class StaticCache(Cache):
     It cannot be used for training, because gradients do not pass through it.
     """
 
-    # Of each truncation: `changes` after it, the sequence, and the length that remained.
+    # For each truncation: the value of `changes` after it, the sequence (from 0), and the remaining length.
     _truncations: tuple[tuple[int, int, int], ...] = ()
 
     def allocate(self) -> None:

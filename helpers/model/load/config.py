@@ -29,10 +29,10 @@ ARCHITECTURES = {
     "qwen3": "Qwen3ForCausalLM",
     "smollm3": "SmolLM3ForCausalLM",
     "deepseek_v3": "DeepseekV3ForCausalLM",
-    "watch_it_decode": "StateTransformer",  # of this project: no other opens it
+    "watch_it_decode": "StateTransformer",  # made by this project; no other program can load it
 }
 FULL, SLIDING, STATE = "full_attention", "sliding_attention", "linear_attention"  # in layer_types
-SIZES = {  # a key of config.json, and our name for it
+SIZES = {  # the field of `ModelConfig` for each key of config.json
     "num_hidden_layers": "n_layers",
     "num_attention_heads": "n_heads",
     "num_key_value_heads": "n_kv_heads",
@@ -50,9 +50,9 @@ CLASSES: dict[str, tuple[type[ModelConfig], dict[str, str]]] = {
     "deepseek_v3": (LatentConfig, LATENT_SIZES),
     "watch_it_decode": (StateConfig, SIZES),
 }
-# The lowest and highest value of a key without a usual one: outside of them no model was trained.
+# The lowest and highest accepted value of some keys; no model was trained with values outside these ranges.
 RANGES = {"rope_theta": (10, 1e12), "rms_norm_eps": (1e-12, 0.01)}
-# What `transformers` takes for a key that a file leaves out: in all families, then in one, sizes first.
+# The defaults of `transformers` for missing keys: first those of all families, then those of each family.
 COMMON = {"rope_theta": 10_000.0, "rms_norm_eps": 1e-6, "tie_word_embeddings": False, "eos_token_id": None}
 COMMON |= {"use_sliding_window": False, "sliding_window": None}
 LLAMA = {"eos_token_id": 2}
@@ -73,7 +73,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         ("watch_it_decode", [None] * 8, {"rope_theta": None, "rms_norm_eps": None}),
     )
 }
-# Keys that change the model's computation, and the values with which they do not.
+# Keys that can change the model's computation, and the values with which they do not.
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "is_causal": (True,),
     "hidden_act": ("silu", "swish"),
@@ -86,7 +86,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "compression_config": (None,),
     "per_layer_config": (None,),
 }
-# Keys of models that are not opened, and the feature that each shows.
+# Keys that only unsupported models have, and the feature that each key shows.
 FEATURES = dict.fromkeys(["num_local_experts", "num_experts", "n_routed_experts"], "experts")
 FEATURES |= dict.fromkeys(["attn_logit_softcapping", "final_logit_softcapping"], "soft caps")
 FEATURES |= dict.fromkeys(["quantization_config", "compression_config"], "quantised weights")
@@ -148,7 +148,7 @@ def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> Mo
     family = data["model_type"]
     data = DEFAULTS[family] | data
     heads, C = size(data, "num_attention_heads"), size(data, "hidden_size")
-    implied = {"num_key_value_heads": heads, "head_dim": C // heads}  # by null, or a default that is null
+    implied = {"num_key_value_heads": heads, "head_dim": C // heads}  # used if the key or its default is null
     if family == "deepseek_v3":
         implied["head_dim"] = size(data, "qk_rope_head_dim")
     data |= {key: value for key, value in implied.items() if data[key] is None}
@@ -163,7 +163,7 @@ def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> Mo
         more["state_layers"] = tuple(layer for layer, layer_type in layers if layer_type == STATE)
     if family == "smollm3":
         interval, n_layers = size(data, "no_rope_layer_interval"), sizes["n_layers"]
-        rotated = data["no_rope_layers"]  # 1 where a layer rotates
+        rotated = data["no_rope_layers"]  # for each layer, 1 if it rotates and 0 if not
         if rotated is None:
             rotated = [(layer + 1) % interval for layer in range(n_layers)]
         more["nope_layers"] = tuple(layer for layer in range(n_layers) if not rotated[layer])
@@ -221,7 +221,7 @@ def config_to_json(config: ModelConfig, dtype: torch.dtype) -> dict[str, Any]:
 def fixed_by(config: LatentConfig) -> dict[str, Any]:
     """Return the values, by key, that config.json of a DeepSeek-V3 must have for this package to run it."""
     return {
-        "first_k_dense_replace": config.n_layers,  # no experts in any
+        "first_k_dense_replace": config.n_layers,  # no layer has experts
         "q_lora_rank": None,  # queries are not compressed
         "rope_interleave": False,  # pairs as in Llama
         "v_head_dim": config.head_dim,

@@ -33,9 +33,9 @@ ARCHITECTURES: dict[str, Any] = {
     "qwen3": QKNormConfig,
     "smollm3": NoPEConfig,
 }
-IN_PAIRS = ("llama", "smollm3")  # architectures with rows of q and k in the order of llama.cpp's rotation
-NOPE = 4  # every fourth layer of a SmolLM3 does not rotate: no key says so, llama.cpp takes it for granted
-ROPE_THETA = 10_000.0  # llama.cpp's for a file without one
+IN_PAIRS = ("llama", "smollm3")  # architectures whose q and k rows are in the order of llama.cpp's rotation
+NOPE = 4  # every fourth layer of a SmolLM3 does not rotate; no key has this number, llama.cpp assumes it
+ROPE_THETA = 10_000.0  # llama.cpp's default
 # Each part of a tensor's name, and the model's name for it: blk.0.attn_q.weight is layers.0.self_attn.q_proj.
 PARTS = {
     "token_embd": "embed_tokens",
@@ -56,10 +56,10 @@ PARTS = {
     "weight": "weight",
     "bias": "bias",
 }
-# Values with which a key changes nothing: 0 (llama.cpp's for "not set") unless it is here.
+# Values with which a key changes nothing. For keys not listed here, this is 0, llama.cpp's "not set".
 MULTIPLIERS = "logit_scale residual_scale embedding_scale rope.scale_linear rope.scaling.factor"
 NEUTRAL: dict[str, tuple[Any, ...]] = dict.fromkeys(MULTIPLIERS.split(), (0, 1))
-NEUTRAL["rope.scaling.type"] = ("linear", "none")  # linear by a factor, which has to be 1
+NEUTRAL["rope.scaling.type"] = ("linear", "none")  # "linear" scales by a factor, which must be 1
 NEUTRAL |= {"rope.scaling.attn_factor": (1,), "attention.causal": (True,)}
 # Keys that are read, or that do not change the model's computation.
 READ = "block_count attention.head_count attention.head_count_kv attention.key_length attention.value_length "
@@ -68,8 +68,8 @@ READ += "context_length rope.dimension_count rope.freq_base vocab_size tensor_da
 READ += "rope.scaling.original_context_length rope.scaling.finetuned"
 ENDS = [f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom")]  # any of them ends a reply
 ROPE_FACTORS = "rope_freqs.weight"
-BEGINNINGS = (b"GGUF\3\0\0\0", b"GGUF\2\0\0\0")  # with the version, lowest byte first
-# Types of a value: numbers, with their codes in the struct module, and two more that are not.
+BEGINNINGS = (b"GGUF\3\0\0\0", b"GGUF\2\0\0\0")  # including the version, lowest byte first
+# Types of a value in the metadata: numbers, with their codes in the struct module, then strings and lists.
 NUMBERS = dict(zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True))
 STRING, ARRAY = 8, 9
 
@@ -214,7 +214,7 @@ def rope_pairs_in_halves(weight: Tensor, head_dim: int) -> Tensor:
         head_dim: width of a head, D.
     """
     if len(weight) % head_dim:
-        return weight  # of a shape that the model will refuse
+        return weight  # `assemble` will reject this shape
     return weight.unflatten(0, (-1, head_dim // 2, 2)).transpose(1, 2).flatten(0, 2)
 
 

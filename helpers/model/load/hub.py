@@ -11,7 +11,7 @@ from helpers.model.load.safetensors import INDEX, WEIGHTS
 
 FETCHED = [CONFIG_FILE, GENERATION_FILE, WEIGHTS, INDEX, "model-*.safetensors"]
 FETCHED += ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"]
-TIMEOUT = 5.0  # seconds to wait for the first answer of the Hub
+TIMEOUT = 5.0  # seconds to wait for the first response of the Hub
 
 
 def find(source: str | Path) -> Path:

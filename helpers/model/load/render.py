@@ -21,7 +21,7 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-SECONDS, MEMORY = 5.0, 2**29  # of the clock; bytes
+SECONDS, MEMORY = 5.0, 2**29  # limits: elapsed time, and bytes of memory
 
 
 class Generation(Extension):
@@ -63,7 +63,7 @@ def main() -> None:
     The input is a JSON list of these three; the time limit is in seconds.
     """
     text, given, seconds = json.load(sys.stdin)
-    # A watchdog that needs no turn of the interpreter: one long power or product would never give it one.
+    # A watchdog outside the interpreter, which a single long power or product would keep busy.
     faulthandler.dump_traceback_later(seconds, exit=True, file=os.open(os.devnull, os.O_WRONLY))
     with suppress(ImportError, ValueError, OSError):
         import resource

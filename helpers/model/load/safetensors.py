@@ -16,7 +16,7 @@ from helpers.model.load.weights import EMBEDDING, LM_HEAD, converted
 from helpers.model.transformer import Transformer
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
-PREFIX = "model."  # before every name in a file but the LM head's
+PREFIX = "model."  # prefix of all names in a file, except that of the LM head
 
 
 def read(folder: Path, dtype: torch.dtype | None) -> dict[str, Tensor]:

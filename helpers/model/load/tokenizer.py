@@ -19,10 +19,10 @@ from helpers.model.load.files import CheckpointError, read_json, reading
 from helpers.model.load.hub import find
 from helpers.tokenizer import FILE, Tokenizer
 
-WHOLE = (3, 4)  # types of token in a GGUF file that are never cut: control tokens, and a user's
+WHOLE = (3, 4)  # types of tokens in a GGUF file that are never split: control tokens and user-defined tokens
 LLAMA3 = ("llama-bpe", "llama3", "llama-v3")
-LIKE_LLAMA3 = (*LLAMA3, "smaug-bpe")  # and SmolLM3's, which puts nothing before a text
-# How Llama 3 and Qwen2 cut a text into words; they differ in how many digits stay together.
+LIKE_LLAMA3 = (*LLAMA3, "smaug-bpe")  # the last is SmolLM3's, which adds no token at the beginning of a text
+# How Llama 3 and Qwen2 split a text into words; they differ in how many digits stay together.
 WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s"
 WORDS += r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 

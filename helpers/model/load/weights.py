@@ -65,7 +65,7 @@ def assemble(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
         weights = {LM_HEAD: weights[EMBEDDING]} | weights
         if not torch.equal(weights[LM_HEAD], weights[EMBEDDING]):
             raise CheckpointError(f"{LM_HEAD} is not {EMBEDDING}, though the config says that they are tied")
-    with torch.device("meta"), NoInit():  # no memory, and no random weights only to replace them
+    with torch.device("meta"), NoInit():  # without memory, and without random weights that would be replaced
         model = make_model(config)
     try:
         model.load_state_dict(weights, strict=True, assign=True)
