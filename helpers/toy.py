@@ -161,13 +161,13 @@ def make_qkv(positions: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np
     """Return the queries, keys and values of T tokens.
 
     Args:
-        positions: (T,), from 1.
+        positions: (T,), counted from 1.
         numbers: the number of each token, (T,).
 
     Returns:
-        (queries, keys, values). Queries, (H, T, 2), are the same at every position. Each key, of (T, 2), is
-        [1 if the position is even, otherwise 0; the position]. Values, (T,), are the numbers.
-        All four heads share one set of keys and values, as in multi-query attention (Shazeer 2019,
+        (queries, keys, values). Queries, (H, T, 2), are the same at every position. Keys, (T, 2), have
+        rows [1 if the position is even, else 0; the position]. Values, (T,), are the numbers.
+        All H = 4 heads share one set of keys and values, as in multi-query attention (Shazeer 2019,
         arXiv:1911.02150).
     """
     queries = np.repeat(QUERIES[:, None, :], len(positions), axis=1)
@@ -202,8 +202,8 @@ class KVCache:
 
     Attributes:
         length: number of tokens stored.
-        k: keys of each layer, of which the first `length` are in use.
-        v: values of each layer, of which the first `length` are in use.
+        k: the keys of each layer, a row each; the first `length` rows are of completed passes.
+        v: likewise, the values of each layer.
     """
 
     def __init__(self, n_layers: int = 1, max_len: int = 1024) -> None:

@@ -100,7 +100,7 @@ def run(path: Path, anew: bool = False) -> list[str]:
 def pick(names: list[str]) -> list[Path]:
     """Return the notebooks whose file names begin with one of `names`; all notebooks if `names` is empty.
 
-    If no file name begins with one of them, the command exits.
+    The command exits with a message if any of `names` matches no notebook.
     """
     paths = sorted((ROOT / "notebooks").glob("*.ipynb"))
     starts = [Path(name).name for name in names]

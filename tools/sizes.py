@@ -152,7 +152,10 @@ def has_picture(cell: NotebookNode) -> bool:
 
 
 def long_tables(cell: NotebookNode) -> int:
-    """Return how many tables with more than four rows the cell shows. Header rows do not count."""
+    """Return the number of tables with more than four rows, headers not counted, that the cell shows.
+
+    A code cell that also shows a picture or a view counts as 0.
+    """
     if cell.cell_type == "markdown":
         n_rows = [len(lines(table)) - 2 for table in TABLE.findall(cell.source)]
     else:

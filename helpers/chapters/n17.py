@@ -279,7 +279,10 @@ class YourClient(Explorer):
         self.service = service
 
     def knobs(self) -> dict[str, Any]:
-        """Return the knobs. The parts are tags to drag, or typed text in ipywidgets 7, which has no tags."""
+        """Return the knobs.
+
+        The parts of the prompt are tags to drag, or a text field in ipywidgets 7, which has no tags.
+        """
         if hasattr(widgets, "TagsInput"):
             first = [TAG if part == BREAKPOINT else part for part in Client.parts]
             order: Any = widgets.TagsInput(value=first, allowed_tags=[*PARTS, TAG], allow_duplicates=True)

@@ -106,10 +106,10 @@ def found(scores: list[float]) -> tuple[Tensor, Tensor]:
 
 
 def merge_case(label: str, one: list[float], two: list[float], trap: str = "") -> Case:
-    """Return a case of `merge` with two parts of the rows.
+    """Return a `Case` that tests `merge` on rows split into two parts.
 
     Args:
-        label: describes the parts, "merge for …".
+        label: the parts in words, to complete "merge for …".
         one, two: the first head's scores of the rows in each part, as in `found`.
         trap: as in `Case`.
     """

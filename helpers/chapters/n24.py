@@ -146,8 +146,8 @@ class StaysAhead(GrammarSampler):
     """A `GrammarSampler` with a deliberate bug: after a rejected token, the state is not rolled back.
 
     Attributes:
-        wrong: for each pass that ended in a wrong state, (draft tokens, states, new tokens). The states are
-            that before the draft and that after each draft token.
+        wrong: for each pass that ended in a wrong state, (draft tokens, states, new tokens). `states`
+            holds the state before the draft, followed by the state after each draft token.
     """
 
     def __init__(self, table: np.ndarray, sampling: Sampling = GREEDY) -> None:

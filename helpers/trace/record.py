@@ -46,9 +46,9 @@ class TokenSequence:
 class Model:
     """The model that ran: its sizes, its heads' names (None if they have no names), and bytes per element.
 
-    Numbers of heads and their widths are those of the first layer with attention; the `shapes` of a pass have
-    those of every layer. `layer_types` has the type of each layer, such as "sliding attention"; None if all
-    layers have the same type.
+    The head counts and widths are those of the first layer with attention; for the shapes of every layer, see
+    `shapes` of a pass. `k_dim` is None if the heads follow rules instead of using keys. `layer_types` gives
+    the type of each layer, such as "sliding attention", or is None if all layers are of the same type.
     """
 
     name: str
