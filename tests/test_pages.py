@@ -20,7 +20,7 @@ from tests.made_traces import record_toy
 from tools import film_page, handout, launch, site
 from tools.notebooks import KERNELSPEC, execute
 
-MOST = 470_000  # bytes of a page that is sent, with the lab, StepTime and the families that it reads
+MOST = 500_000  # bytes of a page that is sent, with the lab, StepTime, the families it reads and two stills
 
 
 @pytest.fixture(scope="module")
