@@ -67,7 +67,7 @@ def check_form(picture: Picture) -> None:
     """Raise unless a picture is legible, themed, small and a sentence; nbval says that runs draw it alike."""
     # The wide layout gives way under NARROW_BELOW px; the narrow one is shown on 280 px or more.
     drawn, phone = [], min(280 / NARROW, 360 / (NARROW + 2 * EDGE))
-    for figure, shown in ((picture.figure, NARROW_BELOW / WIDE), (picture.narrow, phone)):
+    for figure, shown in ((picture.figure, NARROW_BELOW / WIDE), (picture.narrow_figure, phone)):
         assert misplaced(figure) == []
         written = texts(figure)
         assert min(float(text.get_fontsize()) for text in written) * shown > 10.9

@@ -24,9 +24,9 @@ from helpers import plots, toy
 from helpers.chapters import n00, n01, n02, n03, n05
 from helpers.drawing import svg
 from helpers.drawing.canvas import SHARPNESS
-from helpers.plots.attention import looks
-from helpers.plots.measured import curves
-from helpers.plots.passes import _shade, times_scored
+from helpers.plots.attention import attention_in_texts
+from helpers.plots.measured import line_chart
+from helpers.plots.passes import _shade, score_counts
 from helpers.recording.diary import load_diary, load_diary_logits
 from helpers.recording.toy import record_toy
 from helpers.sampling import Sampling
@@ -45,20 +45,22 @@ DIARY = "Today weather is so nice . We ate warm bread by the river . Signed Gran
 PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "one match": lambda: n01.one_match("by", [2, -1], ["Ben", "from"], np.array([[3, 0], [0, 1]]), np.eye(2)),
     "strips": lambda: n01.strips(4),
-    "triangle, uncached": lambda: plots.triangle(LONG),
-    "triangle, cached": lambda: plots.triangle(LONG, "cached"),
-    "triangle, 1 token": lambda: plots.triangle(record_toy(["so"], max_new_tokens=1)),
+    "triangle, uncached": lambda: plots.score_triangle(LONG),
+    "triangle, cached": lambda: plots.score_triangle(LONG, "cached"),
+    "triangle, 1 token": lambda: plots.score_triangle(record_toy(["so"], max_new_tokens=1)),
     "chunk": lambda: n05.chunk(toy.PROMPT, ["nice", "warm"]),
-    "curves": lambda: curves(
+    "curves": lambda: line_chart(
         "a pass", "ms", "tokens", [1, 8, 32], {"a": [4, 60, 624], "b": [4, 11, 35]}, "y"
     ),
     "probabilities": lambda: n02.probabilities(["so", *ODD], [0.0, 1.0, 0.004, 0.5, 0.996, 0.1, 0.9, 0.3]),
-    "not said": lambda: plots.words_not_said(load_diary()),
+    "not said": lambda: plots.top_candidates(load_diary()),
     "one number": lambda: n03.one_number(
         np.log([0.5, 0.3, 0.195, 0.005]), ["so", *ODD[:2], ODD[5]], [Sampling(1), Sampling(2, top_k=2)], 0.9
     ),
-    "names": lambda: plots.name_weights(DIARY, [0.0] * 15 + [0.9] + [0.05] * 2 + [0.0], "Mia"),
-    "looks": lambda: looks([(text.split(), row) for text, row in load_diary_logits().looks.items()]),
+    "names": lambda: plots.attention_in_text(DIARY, [0.0] * 15 + [0.9] + [0.05] * 2 + [0.0], "Mia"),
+    "looks": lambda: attention_in_texts(
+        [(text.split(), row) for text, row in load_diary_logits().looks.items()]
+    ),
     "picked and seen": lambda: n02.picked_and_seen("all"),
     "two layers": lambda: n02.two_layers("is"),
     "looked at": lambda: n00.looked_at(load_diary(), "by", layer=0, head=2),
@@ -68,7 +70,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
 def odd_names(trace: Trace) -> plots.Picture:
     """Words of any form over their weights, as looked at from the last."""
     words = [token.text for token in trace.sequences[0].tokens]
-    return plots.name_weights(words[:-1], np.full(len(words) - 1, 1 / (len(words) - 1)), words[-1])
+    return plots.attention_in_text(words[:-1], np.full(len(words) - 1, 1 / (len(words) - 1)), words[-1])
 
 
 @cache
@@ -81,7 +83,7 @@ def test_figures_are_legible_themed_and_small(name: str) -> None:
     check_form(picture_of(name))
 
 
-@pytest.mark.parametrize("draw", [plots.triangle, odd_names])
+@pytest.mark.parametrize("draw", [plots.score_triangle, odd_names])
 def test_special_characters_are_drawn_as_text(draw: Callable[[Trace], plots.Picture]) -> None:
     page = draw(ODD_TRACE).html()
     assert "<img" not in page
@@ -159,8 +161,8 @@ def test_triangle_counts_recorded_pairs() -> None:
     trace = copy.deepcopy(LONG)
     decode = trace.run("uncached").steps[1].parts[0]
     decode.visible[-1] = [(1, 5)]  # as if the first token had been dropped from one query's sight
-    assert times_scored(trace.run("uncached"), 11)[4] == [6, 7, 7, 7, 7]
-    assert "Total 275 pairs over 66 cells, 209 of them again." in plots.triangle(trace).alt
+    assert score_counts(trace.run("uncached"), 11)[4] == [6, 7, 7, 7, 7]
+    assert "Total 275 pairs over 66 cells, 209 of them again." in plots.score_triangle(trace).alt
 
 
 @pytest.mark.parametrize(
@@ -168,7 +170,7 @@ def test_triangle_counts_recorded_pairs() -> None:
     [
         (lambda: n01.one_match("by", [1], [], np.eye(2), np.eye(2)), r"query is \[1\]; expected"),
         (lambda: n02.two_layers("nice"), "'nice'; expected one of Today, weather, is and so"),
-        (lambda: plots.triangle(record_toy(max_new_tokens=10, ban_eos=True)), "13 tokens ran; expected"),
+        (lambda: plots.score_triangle(record_toy(max_new_tokens=10, ban_eos=True)), "13 tokens ran"),
     ],
 )  # fmt: skip
 def test_invalid_data_is_rejected(draw: Callable[[], Any], message: str) -> None:

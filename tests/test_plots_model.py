@@ -84,25 +84,27 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "rope pairs": a1.rope_pairs,
     "head map": lambda: n10.head_map({(80, 64): 25, (1, 1): 15}, [(79, 63), (0, 0)]),
     "head map, 4": lambda: n10.head_map({(2, 1): 40}, [(0, 0), (3, 3)]),
-    "contributions": lambda: plots.contributions("Mia", {"as trained": ("Mia (1.00)", ADDS)}),
-    "contributions, 4": lambda: plots.contributions(
+    "contributions": lambda: plots.logit_contributions("Mia", {"as trained": ("Mia (1.00)", ADDS)}),
+    "contributions, 4": lambda: plots.logit_contributions(
         "Sebastian", {f"{n} batches": ("w" * 90, dict.fromkeys(ADDS, -9.0 * n)) for n in range(4)}
     ),
     "moves": lambda: n07.draw_moves(MOVES),
     "looks, says": lambda: n08.looks_then_says(n08.training_watched()),
     "loss": lambda: n08.loss_curve(LOSSES, level=math.log(185)),
-    "time": lambda: measured.curves("one more token", "ms", "tokens of context", CONTEXTS, TIMES, "x"),
-    "time, equal ends": lambda: measured.curves("w" * 200, "", "w", [1, 2], dict.fromkeys("abcd", (1, 1))),
+    "time": lambda: measured.line_chart("one more token", "ms", "tokens of context", CONTEXTS, TIMES, "x"),
+    "time, equal ends": lambda: measured.line_chart(
+        "w" * 200, "", "w", [1, 2], dict.fromkeys("abcd", (1, 1))
+    ),
     "pause": lambda: n09.pause_beside_step([8, 64, 1024], [1e-3, 2.1, 1e3], [0.66, 0.67, 1e3]),
     "reply": lambda: n09.reply_by_the_clock(KEPT, AGAIN),
     "to scale": lambda: n09.reply_to_scale(55, 0.7, 100),
     "tie": lambda: n21.tie(["soup", "pie"], {"alone": [10.3125, 10.25], "beside": [10.25, 10.25]}),
-    "suspects": lambda: plots.suspects(
+    "suspects": lambda: plots.word_differences_of_pairs(
         {"A": (PLACES, 1e-3), "w" * 30: (PLACES[:1], 1e-4), "C": (PLACES * 13, 2.0)}
     ),
-    "suspect": lambda: plots.suspect(PLACES, 1e-4),
+    "suspect": lambda: plots.word_differences(PLACES, 1e-4),
     "card": lambda: n11.squares({"weights": 15, "users": 53, "kept back": 12}),
-    "fingerprints": lambda: plots.fingerprints(PRINTS),
+    "fingerprints": lambda: plots.fingerprint_grids(PRINTS),
     "waterfall": lambda: plots.waterfall(STEPS, "one decode step"),
     "kept": lambda: n14.rows_left(
         NAMED.split(), {"all": n14.kept(*shipped.load(), NAMED, GrowingCache), "w" * 90: DROPPED}
@@ -115,12 +117,12 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "slots, twenty": lambda: n16.slots({"w" * 80: [{3: "A" * 30}] * 20}, 5),
     "stall": lambda: n16.stall([16, 64, 256], [900.0, 300, 120], [5.0, 12, 60]),
     "choices": lambda: drawn_by(n16.Choices(CHOICES, (250, 25), 9)),
-    "bars": lambda: plots.bars(
+    "bars": lambda: plots.stacked_bars(
         {"one": [1.0, 3.0], "none": [0.0, 0.0]}, ["run", "used again"], "tokens processed again"
     ),
     "waits": lambda: n20.waits({"a": TRIED, "b": [n20.Tried(11, "8 + 3", 534.0, 30.7)]}, 500, 25),
     "waits, promise far off": lambda: n20.waits({"a": TRIED[:1], "b": TRIED[1:]}, 900, 400),
-    "batches": lambda: plots.batches({"padded": ["  A", "BBB"], "end to end": ["ABBBCD"]}),
+    "batches": lambda: plots.input_batches({"padded": ["  A", "BBB"], "end to end": ["ABBBCD"]}),
     "verified": lambda: n18.verified(
         ["The", "sea"], ["is", "so", "cold", "."], ["is", "so", "calm", ".", "The"]
     ),
@@ -128,20 +130,24 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "rounds": lambda: n18.rounds(
         {"prompt lookup": ([0.0, 0.0, 1.25], 1.5, 1.1), "layers, k = 8": ([0.5] * 8 + [1.5], 2.75, 0.5)}
     ),
-    "chosen": lambda: plots.chosen(["The", "w" * 90, "is", "calm", "."], [1, 3]),
+    "chosen": lambda: plots.chosen_words(["The", "w" * 90, "is", "calm", "."], [1, 3]),
     "automaton": lambda: plots.automaton(FORKED, ["The", "w" * 90, "is", "calm", "slept"]),
-    "ahead": lambda: plots.ahead(
+    "ahead": lambda: plots.draft_states(
         [8, 9, 10, 11, 12], ["snowy", "in", "w" * 90, "."], ["foggy"], {9: ["in", "w" * 90], 12: ["We"] * 30}
     ),
-    "ahead, one accepted": lambda: plots.ahead(
+    "ahead, one accepted": lambda: plots.draft_states(
         [0, 1, 2, 3], ["so", "cold", "."], ["so", "calm"], {2: ["."], 3: ["The"]}
     ),
-    "two ways": lambda: plots.two_ways({"nice": (0.7, 0.0), "w" * 90: (0.3, 1.0)}, ("masked", "again")),
+    "two ways": lambda: plots.compare_probabilities(
+        {"nice": (0.7, 0.0), "w" * 90: (0.3, 1.0)}, ("masked", "again")
+    ),
     "cut layer": lambda: n19.cut_layer(
         4096, {("q_proj", "o_proj"): 4096, ("gate_proj", "down_proj"): 28_672}
     ),
     "laid over": lambda: n18.laid_over(["nice", "warm", "cold"], SIXTHS, SIXTHS[::-1]),
-    "pages": lambda: plots.pages({"A": 17, "B": 32, "C": 5}, {"A": [0, 1], "B": [2, 3], "C": [4]}, 12, 16),
+    "pages": lambda: plots.page_pool(
+        {"A": 17, "B": 32, "C": 5}, {"A": [0, 1], "B": [2, 3], "C": [4]}, 12, 16
+    ),
     "stairs": lambda: n17.stairs(
         {"a clock": n17.Client("clock tools | chat question |".split()), "w" * 12: n17.Client()}, Service()
     ),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.drawing.numbers import number
+from helpers.drawing.numbers import format_number
 from helpers.drawing.tables import Table
 
 
@@ -21,8 +21,8 @@ from helpers.drawing.tables import Table
     ],
 )  # fmt: skip
 def test_numbers_have_few_digits(x: Any, text: str) -> None:
-    assert number(x) == text
-    assert number(100.4, digits=0) == "100"
+    assert format_number(x) == text
+    assert format_number(100.4, digits=0) == "100"
 
 
 def test_table_as_text_and_html() -> None:

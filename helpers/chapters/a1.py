@@ -9,7 +9,7 @@ import torch
 
 from helpers.check.guess import Guess
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import listed
+from helpers.drawing.words import join_words
 
 
 def weight_left(guess: Any) -> Guess:
@@ -107,7 +107,7 @@ def rope_pairs() -> Picture:
             y = bottom + 30
 
     file, here, wrong = (
-        listed([f"{numbers[i]} with {numbers[j]}" for i, j in pairs]) for numbers, pairs in lines.values()
+        join_words([f"{numbers[i]} with {numbers[j]}" for i, j in pairs]) for numbers, pairs in lines.values()
     )
     return Picture(
         draw,

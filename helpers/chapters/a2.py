@@ -67,7 +67,7 @@ class Sealed:
             print(f"probe {n}: {probe}\n    plain  {plain}\n    engine {actual}")
         self.asked += [probe for probe in probes if probe not in self.asked]
         prints = {f"probe {n}": self._server.fingerprint(probe) for n, probe in enumerate(probes, 1)}
-        return plots.fingerprints(prints, "Engine against plain run")
+        return plots.fingerprint_grids(prints, "Engine against plain run")
 
     def open(self, wrong: Any, right: Any) -> Result | Markdown:
         """Show the bug if two probes identify it; otherwise return a `Result` that says why they do not.

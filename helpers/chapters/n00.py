@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from helpers.drawing.canvas import Picture
-from helpers.plots.attention import name_weights
+from helpers.plots.attention import attention_in_text
 from helpers.trace import Trace
 
 
@@ -17,4 +17,4 @@ def looked_at(trace: Trace, word: str, layer: int, head: int) -> Picture:
     """
     words = [token.text for token in trace.sequences[0].tokens]
     at = words.index(word)
-    return name_weights(words[: at + 1], trace.attention_weights(at, layer, head), then=words[at + 1])
+    return attention_in_text(words[: at + 1], trace.attention_weights(at, layer, head), words[at + 1])

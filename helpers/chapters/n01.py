@@ -12,8 +12,8 @@ from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.check.result import NotRightError, describe
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.numbers import number
-from helpers.drawing.words import SMALL, listed, need, shorten
+from helpers.drawing.numbers import format_number
+from helpers.drawing.words import SMALL, join_words, require, shorten
 from helpers.sampling import softmax
 
 CARRIED = [toy.NUMBERS[word] for word in toy.PROMPT]
@@ -40,13 +40,13 @@ def one_match(
     """
     q, k, v = (np.asarray(part, dtype=float) for part in (query, keys, values))
     finite = q.shape == (2,) and bool(np.isfinite(q).all())
-    need(finite, f"the query is {query!r}; expected a list of two numbers, such as [2, -1]")
+    require(finite, f"the query is {query!r}; expected a list of two numbers, such as [2, -1]")
     scores = k @ q
     weights = softmax(scores)
     sums = [f"{_product(q[0], a)} {_product(q[1], b, 'then')} = " for a, b in k]
     powers = np.exp(np.minimum(scores, 700))
-    exps, total = [number(e) for e in powers], f"{powers.sum():.4g}"
-    written = [number(one).replace("-", "−") for one in scores]
+    exps, total = [format_number(e) for e in powers], f"{powers.sum():.4g}"
+    written = [format_number(one).replace("-", "−") for one in scores]
     output = _pair(weights @ v)
 
     def draw(sheet: Sheet) -> None:
@@ -86,14 +86,14 @@ def one_match(
 
 def _pair(two: Any) -> str:
     """Format two numbers as a pair: (2, −1)."""
-    return f"({', '.join(number(x) for x in two)})".replace("-", "−")
+    return f"({', '.join(format_number(x) for x in two)})".replace("-", "−")
 
 
 def _product(a: float, b: float, place: str = "first") -> str:
     """Format a product as the first term of a sum, such as 2·3, or as a later term, such as − 1·0."""
     sign = ("−" if a < 0 else "") if place == "first" else "− " if a < 0 else "+ "
-    second = number(b) if b >= 0 else f"(−{number(-b)})"
-    return f"{sign}{number(abs(a))}·{second}"
+    second = format_number(b) if b >= 0 else f"(−{format_number(-b)})"
+    return f"{sign}{format_number(abs(a))}·{second}"
 
 
 def strips(position: int) -> Picture:
@@ -106,7 +106,7 @@ def strips(position: int) -> Picture:
     """
     words, v = toy.PROMPT[:position], CARRIED[:position]
     weights = softmax(toy.rule_scores(position))[:, -1]  # the last query sees every token
-    contexts = [number(x) for x in toy.four_heads(v)]
+    contexts = [format_number(x) for x in toy.four_heads(v)]
 
     def draw(sheet: Sheet) -> None:
         left = 62.0 if sheet.narrow else 96.0
@@ -128,10 +128,10 @@ def strips(position: int) -> Picture:
                     continue
                 sheet.square(x - (0 if sheet.narrow else 17), y, 26 * float(weight) ** 0.5, "query")
                 if not sheet.narrow:
-                    sheet.note(x + 1, y, number(weight), colour="ink")
+                    sheet.note(x + 1, y, format_number(weight), colour="ink")
             sheet.text(right, y, contexts[h], at="right", bold=True)
             at, below = ("right", 25) if sheet.narrow else ("left", 0)
-            picked = [number(x) for w, x in zip(weights[h], v, strict=True) if w]
+            picked = [format_number(x) for w, x in zip(weights[h], v, strict=True) if w]
             if len(picked) > 1:
                 average = f"= ({' + '.join(picked)}) / {len(picked)}"
                 sheet.note(right + (0 if sheet.narrow else 10), y + below, average, at=at)
@@ -142,12 +142,13 @@ def strips(position: int) -> Picture:
             colour = "query" if j == position - 1 else "ink"
             sheet.note(x, 60, shorten(word, cell, SMALL), at="center", colour=colour)
             sheet.box(x - cell / 2 + 3, foot + 4, cell - 6, 32, fill="value fill", edge="value")
-            sheet.text(x, foot + 20, number(v[j]), at="center")
+            sheet.text(x, foot + 20, format_number(v[j]), at="center")
 
-    carried = listed([f"{word} ({x})" for word, x in zip(words, v, strict=True)])
+    carried = join_words([f"{word} ({x})" for word, x in zip(words, v, strict=True)])
     output = [
-        f"{name}: {listed([f'{number(w)} on {word}' for w, word in zip(row, words, strict=True) if w])}, "
-        f"context {context}"
+        f"{name}: "
+        + join_words([f"{format_number(w)} on {word}" for w, word in zip(row, words, strict=True) if w])
+        + f", context {context}"
         for name, row, context in zip(toy.HEADS, weights, contexts, strict=True)
     ]
     alt = f"Attention weights of {words[-1]} over the values of {carried}. {'; '.join(output)}."

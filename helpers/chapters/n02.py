@@ -13,7 +13,7 @@ from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.tables import Table
-from helpers.drawing.words import SMALL, counted, listed, need, plain, shorten, text_width
+from helpers.drawing.words import SMALL, join_words, pluralize, printable, require, shorten, text_width
 from helpers.plots.probabilities import whole_percent
 from helpers.recording.diary import load_diary, load_diary_logits
 from helpers.sampling import softmax
@@ -44,10 +44,10 @@ def probabilities(words: Sequence[str], given: Sequence[float]) -> Picture:
                 sheet.note(x, y + 30, whole_percent(p), colour="ink" if p < 0.9 else "soft")
             x += width + 9
 
-    each = [f"{plain(word)} {whole_percent(p)}" for word, p in zip(words[1:], given, strict=True)]
+    each = [f"{printable(word)} {whole_percent(p)}" for word, p in zip(words[1:], given, strict=True)]
     alt = (
-        f"{counted(len(given), 'word')} behind {plain(words[0])}, each with the probability that it was "
-        f"given before it came, in percent: {', '.join(each)}."
+        f"{pluralize(len(given), 'word')} behind {printable(words[0])}, each with the probability that it "
+        f"was given before it came, in percent: {', '.join(each)}."
     )
     return Picture(draw, alt)
 
@@ -65,7 +65,7 @@ def two_layers(word: str) -> Picture:
         ValueError: the word is not in the prompt.
     """
     words, sees = toy.PROMPT, toy.causal_mask(T)
-    need(word in words, f"the word is {word!r}; expected one of {listed(words)}")
+    require(word in words, f"the word is {word!r}; expected one of {join_words(words)}")
     made = np.arange(T) == words.index(word)
     needed = [sees[sees[made].any(axis=0)].any(axis=0), sees[made].any(axis=0), made]
 
@@ -87,12 +87,12 @@ def two_layers(word: str) -> Picture:
                 sheet.text(x, 26 + drop * level, text, at="center", size=SMALL, bold=asks)
 
     tokens, results = (
-        listed([text for text, dark in zip(words, level, strict=True) if dark]) for level in needed[:2]
+        join_words([text for text, dark in zip(words, level, strict=True) if dark]) for level in needed[:2]
     )
     alt = (
-        f"Two layers over {listed(words)}; links lead down from what is read to what is made of it, and none "
-        f"leads to the left. {word} in layer 2 is made from the results of {results} in layer 1, and these "
-        f"from the tokens {tokens}."
+        f"Two layers over {join_words(words)}; links lead down from what is read to what is made of it, "
+        f"and none leads to the left. {word} in layer 2 is made from the results of {results} in layer 1, "
+        f"and these from the tokens {tokens}."
     )
     return Picture(draw, alt)
 
@@ -130,7 +130,7 @@ def picked_and_seen(head: str) -> Picture:
     output = [
         f"{name}, "
         + "; ".join(
-            f"from {word}: {listed([to for to, yes in zip(words, line, strict=True) if yes])}"
+            f"from {word}: {join_words([to for to, yes in zip(words, line, strict=True) if yes])}"
             for word, line in zip(words, grid, strict=True)
         )
         for name, grid in grids.items()

@@ -14,7 +14,7 @@ from helpers.check.guess import Guess
 from helpers.check.result import NotRightError, describe
 from helpers.cost.counts import whole_reply
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, plain, shorten, text_width
+from helpers.drawing.words import SMALL, printable, shorten, text_width
 from helpers.sampling import Sampling, greedy
 
 MOST_CALLS = 50
@@ -168,7 +168,7 @@ def one_number(
         sheet.note(left + long, y + 24, "1", at="right")
 
     each = [
-        f"{name}: {plain(vocabulary[hit])} with {p[hit]:.1%}, one of {np.count_nonzero(p)} words; "
+        f"{name}: {printable(vocabulary[hit])} with {p[hit]:.1%}, one of {np.count_nonzero(p)} words; "
         f"those under 1 percent take {p[p < 0.01].sum():.0%} together"
         for (name, p), hit in zip(bars.items(), hits.values(), strict=True)
     ]

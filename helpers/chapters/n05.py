@@ -22,7 +22,7 @@ from helpers.check.reader import TimeLimitError, time_limit
 from helpers.check.result import show
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.tables import Table
-from helpers.drawing.words import listed
+from helpers.drawing.words import join_words
 from helpers.sampling import Sampling, chooser, softmax
 
 PROMPT = "Mia writes from Oslo. Monday is sunny in Oslo. Mia swam in the lake. Today weather is so nice."
@@ -299,9 +299,9 @@ def chunk(stored: Sequence[str], new: Sequence[str]) -> Picture:
             sheet.box(x, y, cell - 2, row - 2, fill=fill, edge=edge, radius=3)
             sheet.note(x + cell / 2 - 1, y + row / 2 - 1, "yes" if yes else "·", at="center", colour="ink")
 
-    seen = (f"{word} sees {listed([w for w, yes in zip(words, line, strict=True) if yes])}"
+    seen = (f"{word} sees {join_words([w for w, yes in zip(words, line, strict=True) if yes])}"
             for word, line in zip(new, allowed, strict=True))  # fmt: skip
-    return Picture(draw, f"{listed(new)} come behind {listed(stored)}: {'; '.join(seen)}.")
+    return Picture(draw, f"{join_words(new)} come behind {join_words(stored)}: {'; '.join(seen)}.")
 
 
 def write_behind(n: int) -> list[str]:

@@ -9,8 +9,8 @@ from typing import Any
 from helpers import corpus
 from helpers.check.guess import Guess
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.numbers import digits
-from helpers.drawing.words import SMALL, listed, text_width
+from helpers.drawing.numbers import format_digits
+from helpers.drawing.words import SMALL, join_words, text_width
 from helpers.model import shipped
 from helpers.model.evaluate import next_words
 from helpers.model.transformer import Transformer
@@ -79,7 +79,7 @@ def clock_hands(speeds: Sequence[float], positions: Sequence[int] = (3, 7), quer
         for n, speed in enumerate(speeds):
             x, y = (86.0, 138 + 170.0 * n) if sheet.narrow else (120 + 230.0 * n, 140.0)
             _hands(sheet, x, y, {p: speed * p for p in positions}, query * speed)
-            lines = [f"a round: {digits(2 * math.pi / speed, 2)} positions"]
+            lines = [f"a round: {format_digits(2 * math.pi / speed, 2)} positions"]
             lines += [f"cos to {p}: {math.cos(speed * (query - p)):.2f}" for p in positions]
             x, y, at = (x + 84, y - 34, "left") if sheet.narrow else (x, y + 104, "center")
             sheet.note(x, y, f"{speed:.3g} rad a position", at=at, colour="ink", bold=True)
@@ -87,7 +87,7 @@ def clock_hands(speeds: Sequence[float], positions: Sequence[int] = (3, 7), quer
                 sheet.note(x, y + 21 + 20 * k, line, at=at)
 
     angles = "; ".join(
-        f"at {speed:.3g} radians a position, {listed([f'{speed * p:.2f} at {p}' for p in positions])}"
+        f"at {speed:.3g} radians a position, {join_words([f'{speed * p:.2f} at {p}' for p in positions])}"
         for speed in speeds
     )
     cosines = "; ".join(", ".join(f"{math.cos(r * (query - p)):.2f}" for p in positions) for r in speeds)

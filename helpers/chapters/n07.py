@@ -17,7 +17,7 @@ from helpers import corpus
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import plain, shorten
+from helpers.drawing.words import printable, shorten
 from helpers.model import shipped
 from helpers.model.attention import attend, rotate, rotation
 from helpers.model.cache import GrowingCache
@@ -216,7 +216,7 @@ def draw_moves(matrices: Mapping[str, np.ndarray]) -> Picture:
     sentences = []
     for name, moved in matrices.items():
         where = [shape for shape, cells in shapes.items() if np.array_equal(moved, cells)]
-        sentences.append(f"{plain(name)} {moved.sum()}{''.join(where)}")
+        sentences.append(f"{printable(name)} {moved.sum()}{''.join(where)}")
     title = f"Grids of {T} by {T} tokens, filled where a change of the column's token changes the line's"
     return Picture(draw, f"{title}: {'; '.join(sentences)}.")
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.numbers import digits
+from helpers.drawing.numbers import format_digits
 from helpers.model.contributions import NameContributions
 
 WATCHED = Path(__file__).parent / "data" / "training.json"
@@ -49,7 +49,7 @@ def looks_then_says(seen: Sequence[Look]) -> Picture:
     }
 
     def draw(sheet: Sheet) -> None:
-        axes = sheet.plot(52, 70, sheet.width - 24, 282, "batches of training")
+        axes = sheet.add_axes(52, 70, sheet.width - 24, 282, "batches of training")
         axes.set(xlim=(0, batches[-1]), ylim=(0, 1.05))
         for n, (name, (ys, colour)) in enumerate(curves.items()):
             sheet.text(18, 20 + 24 * n, name, colour=colour, bold=True)
@@ -89,19 +89,19 @@ def loss_curve(losses: Sequence[float], level: float) -> Picture:
     def draw(sheet: Sheet) -> None:
         right = sheet.width - 56
         sheet.heading("loss")
-        axes = sheet.plot(52, 40, right, 262, "steps of training")
+        axes = sheet.add_axes(52, 40, right, 262, "steps of training")
         axes.set(xlim=(1, steps), ylim=(0, 1.08 * max(raw.max(), level)))
         axes.fill([*starts + 1, *starts[::-1] + 1], [*low, *high[::-1]], fc="line", ec="line", lw=1)
         axes.plot([*starts + 1, steps], [*np.array(smooth)[starts], smooth[-1]], color="ink", lw=2.2)
-        sheet.text(right + 8, sheet.at(axes, steps, end)[1], digits(end, 2), bold=True)
-        y = sheet.at(axes, 1, level)[1]
+        sheet.text(right + 8, sheet.data_to_sheet(axes, steps, end)[1], format_digits(end, 2), bold=True)
+        y = sheet.data_to_sheet(axes, 1, level)[1]
         sheet.line((52, y), (right, y), colour="soft", dashes=(0, (5, 4)))
-        name = f"learned nothing: ln V = {digits(level, 2)}"
+        name = f"learned nothing: ln V = {format_digits(level, 2)}"
         sheet.note(right, y + (-12 if y > 58 else 14), name, at="right")
 
     moves = "falls" if end < raw[0] else "goes"
     alt = (
-        f"The loss of {steps:,} steps {moves} from {digits(raw[0], 2)} to {digits(end, 2)}. "
-        f"A dashed line at ln V = {digits(level, 2)}: a model that has learned nothing."
+        f"The loss of {steps:,} steps {moves} from {format_digits(raw[0], 2)} to {format_digits(end, 2)}. "
+        f"A dashed line at ln V = {format_digits(level, 2)}: a model that has learned nothing."
     )
     return Picture(draw, alt)

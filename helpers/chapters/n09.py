@@ -12,8 +12,8 @@ from torch import Tensor
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.numbers import digits
-from helpers.drawing.words import LARGE, SMALL, counted, plain, text_width
+from helpers.drawing.numbers import format_digits
+from helpers.drawing.words import LARGE, SMALL, pluralize, printable, text_width
 from helpers.model.cache import GrowingCache, StaticCache
 from helpers.model.generate import generate, prefill
 from helpers.model.transformer import Transformer
@@ -131,10 +131,12 @@ def pause_beside_step(lengths: Sequence[int], pause: Sequence[float], step: Sequ
             sheet.text(18, y + 21, f"{length:,}" + (" tokens" if not sheet.narrow else ""))
             for dy, ms, colour in ((0, both[0], "query"), (23, both[1], "generated")):
                 sheet.box(left, y + dy, max(2.0, unit * ms), 19, fill=colour, radius=2)
-                sheet.text(left + unit * ms + 8, y + dy + 10, f"{digits(ms)} ms", size=SMALL, bold=True)
+                sheet.text(
+                    left + unit * ms + 8, y + dy + 10, f"{format_digits(ms)} ms", size=SMALL, bold=True
+                )
 
     sentence = "; ".join(
-        f"{length:,} tokens: {digits(a)} and {digits(b)}"
+        f"{length:,} tokens: {format_digits(a)} and {format_digits(b)}"
         for length, a, b in zip(lengths, pause, step, strict=True)
     )
     return Picture(draw, f"Milliseconds of prefill, the pause, and of a decode step, by prompt. {sentence}.")
@@ -158,7 +160,11 @@ def reply_by_the_clock(kept: TimedReply, again: TimedReply) -> Picture:
         for (name, reply), total in zip(lanes, totals, strict=True):
             ends = [left + unit * ms for ms in accumulate(reply.ms)]
             sheet.text(18, y + 24 if sheet.narrow else y + 112, name, bold=True)
-            sheet.note(136 if sheet.narrow else 18, y + (24 if sheet.narrow else 134), f"{digits(total)} ms")
+            sheet.note(
+                136 if sheet.narrow else 18,
+                y + (24 if sheet.narrow else 134),
+                f"{format_digits(total)} ms",
+            )
             passes = [*pairwise([left, *ends])]
             for x, to in passes:
                 sheet.box(
@@ -179,13 +185,13 @@ def reply_by_the_clock(kept: TimedReply, again: TimedReply) -> Picture:
             y = sheet.bottom + 24
         _ticks(sheet, left, unit, most, y)
 
-    words = ", ".join(plain(word) for word in kept.words)
+    words = ", ".join(printable(word) for word in kept.words)
     alt = (
         f"One reply on one axis of milliseconds: {words}. With its rows kept: a pause of "
-        f"{digits(kept.ms[0])}, then {counted(len(kept.words) - 1, 'word')} that drip, the last at "
-        f"{digits(totals[0])}; {P:,} rows in each layer after the pause and {kept.rows[-1]:,} at the "
-        f"end. With nothing kept: {counted(len(again.words), 'pause')}, the last word at "
-        f"{digits(totals[1])}."
+        f"{format_digits(kept.ms[0])}, then {pluralize(len(kept.words) - 1, 'word')} that drip, the last at "
+        f"{format_digits(totals[0])}; {P:,} rows in each layer after the pause and {kept.rows[-1]:,} at the "
+        f"end. With nothing kept: {pluralize(len(again.words), 'pause')}, the last word at "
+        f"{format_digits(totals[1])}."
     )
     return Picture(draw, alt)
 
@@ -208,20 +214,20 @@ def reply_to_scale(pause: float, step: float, n: int) -> Picture:
             sheet.text(30 + text_width(name, bold=True), y + 20, total, bold=True, size=LARGE)
         sheet.box(18 + unit * pause, 40, unit * drip, 46, fill="generated", radius=0)
         sheet.box(18, 40, unit * pause, 46, fill="query", radius=0)
-        sentence = f"one pause, then {counted(n - 1, 'word')} of the drip"
+        sentence = f"one pause, then {pluralize(n - 1, 'word')} of the drip"
         if unit * (pause + drip) + text_width(sentence, SMALL) < sheet.width - 50:
             sheet.note(26 + unit * (pause + drip), 63, sentence)
         gap = min(1.0, unit * pause / 4)
         for i in range(n):
             sheet.box(18 + unit * pause * i, 144, unit * pause - gap, 46, fill="query", radius=0)
-        sheet.note(18, 208, counted(n, "pause"))
+        sheet.note(18, 208, pluralize(n, "pause"))
 
     alt = f"{n} words to scale. Rows kept: one pause and the drip, {kept}. Nothing kept: {n} pauses, {again}."
     return Picture(draw, alt)
 
 
 def _in_words(ms: float) -> str:
-    return f"{digits(ms / 1000)} s" if ms >= 1000 else f"{digits(ms)} ms"
+    return f"{format_digits(ms / 1000)} s" if ms >= 1000 else f"{format_digits(ms)} ms"
 
 
 def _words(sheet: Sheet, left: float, ends: list[float], words: list[str], y: float) -> None:
@@ -336,8 +342,8 @@ reply_ms = Exercise(
 def times_as_long(guess: Any, answer: float) -> Guess:
     """Compare a guess with how many times as long something takes; within 20 percent it is right."""
     near = isinstance(guess, int | float) and abs(guess - answer) <= answer / 5
-    why = f"{digits(answer, 2)} times as long, here."
-    return Guess(guess, guess if near else digits(answer, 2), why, like=answer)
+    why = f"{format_digits(answer, 2)} times as long, here."
+    return Guess(guess, guess if near else format_digits(answer, 2), why, like=answer)
 
 
 def model_in_short() -> Picture:

@@ -63,7 +63,7 @@ def head_map(found: Mapping[tuple[int, int], int], heads: Sequence[tuple[int, in
             sheet.line((left, top + cell * n), (right, top + cell * n), colour="line", width=1)
         for (layer, head), n in found.items():
             place = left + cell * (layer - 1), top + cell * (head - 1), cell, cell
-            sheet.box(*place, fill="query", share=n / total, edge="query", radius=0)
+            sheet.box(*place, fill="query", opacity=n / total, edge="query", radius=0)
         sheet.note(left + cell / 2, top - 14, "layer 1", at="center")
         sheet.note(right - cell / 2, top - 14, str(n_layers), at="right")
         sheet.note(left - 8, top + cell / 2, "head 1", at="right")

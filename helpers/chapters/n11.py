@@ -13,7 +13,7 @@ from helpers.check.guess import Guess
 from helpers.cost.layers import GIB
 from helpers.cost.models import MODELS
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import listed, text_width
+from helpers.drawing.words import join_words, text_width
 from helpers.plots.batches import FILLS
 
 # GiB of one GPU, from vLLM's log of December 2024: https://github.com/vllm-project/vllm/pull/10511
@@ -44,7 +44,7 @@ def squares(parts: Mapping[str, float]) -> Picture:
             left, top = 18 + n % line * side, y + 24 + n // line * side
             sheet.box(left, top, side - 3, side - 3, fill=colour, radius=2)
 
-    sentence = listed([f"{n} of them {name}" for name, n in counts.items()])
+    sentence = join_words([f"{n} of them {name}" for name, n in counts.items()])
     return Picture(draw, f"{len(taken)} squares of 1 GiB: {sentence}.")
 
 

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from helpers.check.exercise import Exercise
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, plain, shorten, text_width
+from helpers.drawing.words import SMALL, printable, shorten, text_width
 from helpers.model.cache import Cache
 from helpers.model.config import ModelConfig
 from helpers.model.generate import generate, prefill
 from helpers.model.shipped import NAME_HEAD
 from helpers.model.transformer import Transformer
-from helpers.plots.measured import log_axes
+from helpers.plots.measured import set_log_scale
 from helpers.recording.model import as_array, cores_of
 from helpers.recording.recorder import attention_weights
 from helpers.tokenizer import Tokenizer
@@ -98,7 +98,7 @@ def rows_left(words: Sequence[str], caches: Mapping[str, Kept]) -> Picture:
         gone = ", ".join(word for at, word in enumerate(words) if at not in weights) or "nothing"
         looks = ", ".join(f"{words[at]} {w:.2f}" for at, w in weights.items() if w >= LEAST)
         output = f"{words[-1]} looks at {looks}; the model says {says}"
-        sentences.append(f"{plain(name)}: {gone} is gone, {output}")
+        sentences.append(f"{printable(name)}: {gone} is gone, {output}")
     return Picture(draw, f"{' '.join(words)}. {'. '.join(sentences)}.")
 
 
@@ -126,8 +126,8 @@ def variants(dots: Mapping[str, Sequence[float]], most: int, own: str) -> Pictur
         names_at = flags(dots_at, right)
         top = 52 - min(0.0, *(y for _, y in names_at.values()))  # names may be above the plot
         sheet.heading(f"loss; a filled dot signs all {most}")
-        axes = sheet.plot(left, top, right, top + HIGH, "KiB a diary")
-        log_axes(axes.xaxis, base=2)
+        axes = sheet.add_axes(left, top, right, top + HIGH, "KiB a diary")
+        set_log_scale(axes.xaxis, base=2)
         axes.set(xlim=(fewest, widest), ylim=(low, high))
         for name, (x, y) in names_at.items():
             pole, foot = dots_at[name]
@@ -138,7 +138,7 @@ def variants(dots: Mapping[str, Sequence[float]], most: int, own: str) -> Pictur
             sheet.disc(x, top + y, 5, colour if dots[name][1] == most else "paper", colour)
 
     sentence = "; ".join(
-        f"{plain(name)}: {size:.0f} KiB, loss {loss:.2f}, {signed:g} signed"
+        f"{printable(name)}: {size:.0f} KiB, loss {loss:.2f}, {signed:g} signed"
         for name, (size, signed, loss) in sorted(dots.items(), key=lambda item: [*item[1]])
     )
     return Picture(draw, f"The loss against the KiB of a diary; signed right, of {most}. {sentence}.")

@@ -9,7 +9,7 @@ from helpers.check.guess import Guess
 from helpers.cost.layers import Full, Latent
 from helpers.cost.models import MODELS
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import listed, plain
+from helpers.drawing.words import join_words, printable
 
 QUERY, KEY, VALUE, LATENT = (
     *[(f"{name} fill", name) for name in ("query", "key", "value")],
@@ -44,11 +44,11 @@ def who_reads(kinds: Mapping[str, Full | Latent], n_heads: int) -> Picture:
     output = []
     for name, kind in kinds.items():
         parts = len(_parts(kind))
-        serves = [listed([str(h + 1) for h in _group(g, parts, n_heads)]) for g in range(parts)]
+        serves = [join_words([str(h + 1) for h in _group(g, parts, n_heads)]) for g in range(parts)]
         what = "; ".join(f"KV head {g + 1} serves {heads}" for g, heads in enumerate(serves))
         if isinstance(kind, Latent):
             what = f"all {n_heads} heads read one latent c, and one K"
-        output.append(f"{plain(name)}: {what}; a row has {kind.entry_size} numbers")
+        output.append(f"{printable(name)}: {what}; a row has {kind.entry_size} numbers")
     return Picture(draw, ". ".join(output) + ".")
 
 

@@ -20,8 +20,8 @@ from helpers.cost.service import Service
 from helpers.cost.step import step_time
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.explorer import Explorer, knob, pick
-from helpers.drawing.words import SMALL, counted, need, plain, shorten
-from helpers.plots.measured import curves
+from helpers.drawing.words import SMALL, pluralize, printable, require, shorten
+from helpers.plots.measured import line_chart
 from helpers.serve import fleet
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler
@@ -278,14 +278,14 @@ def slots(runs: Mapping[str, Steps], n_slots: int) -> Picture:
         n_slots: number of slots.
     """
     longest = max(map(len, runs.values()))
-    need(longest <= 20, f"{longest} steps in the longest run; expected at most 20 to draw")
+    require(longest <= 20, f"{longest} steps in the longest run; expected at most 20 to draw")
     idle = {name: sum(n_slots - len(step) for step in steps) for name, steps in runs.items()}
 
     def draw(sheet: Sheet) -> None:
         left, high = (18.0, 26.0) if sheet.narrow else (74.0, 30.0)
         wide, top = (sheet.width - left - 18) / longest, 22.0
         for name, steps in runs.items():
-            heading = f"{name}: {counted(len(steps), 'step')}"
+            heading = f"{name}: {pluralize(len(steps), 'step')}"
             sheet.text(18, top, shorten(heading, sheet.width - 36, bold=True), bold=True)
             begin_y = top + 20
             for slot in range(n_slots):
@@ -308,7 +308,8 @@ def slots(runs: Mapping[str, Steps], n_slots: int) -> Picture:
             top = begin_y + high * n_slots + 46
 
     alt = "; ".join(
-        f"{plain(name)}: {counted(len(steps), 'step')}, {idle[name]} of {n_slots * len(steps)} places idle, "
+        f"{printable(name)}: {pluralize(len(steps), 'step')}, "
+        f"{idle[name]} of {n_slots * len(steps)} places idle, "
         + ", ".join(
             f"slot {slot + 1} "
             + " ".join(f"{who or 'idle'} {end - begin}" for who, begin, end in stretches(steps, slot))
@@ -355,7 +356,7 @@ def stall(budgets: Sequence[int], ttft: Sequence[float], gap: Sequence[float]) -
     """
     series = {"TTFT of the long prompt": ttft, "longest wait of others": gap}
     across = "tokens of a step, at most"
-    return curves("milliseconds", "ms", across, budgets, series, "xy")
+    return line_chart("milliseconds", "ms", across, budgets, series, "xy")
 
 
 def dealt(waiting: list[int], running: int, budget: int, whole: bool = False, by: bool = False) -> list[int]:

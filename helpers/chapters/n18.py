@@ -13,12 +13,12 @@ import torch
 from helpers import sampling
 from helpers.check.exercise import Case, Exercise
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, counted, plain, shorten, text_width
+from helpers.drawing.words import SMALL, pluralize, printable, shorten, text_width
 from helpers.model.cache import StaticCache
 from helpers.model.generate import generate, prefill
 from helpers.model.speculate import Drafter, EarlyExit, Speculation, speculate
 from helpers.model.transformer import Transformer
-from helpers.plots.measured import curves
+from helpers.plots.measured import line_chart
 from helpers.timing.steps import repeatable
 from helpers.timing.turns import Task, in_turns
 
@@ -38,7 +38,7 @@ def verified(text: Sequence[str], drafted: Sequence[str], chosen: Sequence[str])
     """
     output = sampling.accept(drafted, chosen)  # type: ignore[arg-type]
     a = len(output) - 1
-    new = f"1 pass, {counted(len(output), 'new word')}"
+    new = f"1 pass, {pluralize(len(output), 'new word')}"
 
     def draw(sheet: Sheet) -> None:
         step = min(WIDEST, (sheet.width - 36) / (len(drafted) + 1))
@@ -61,10 +61,10 @@ def verified(text: Sequence[str], drafted: Sequence[str], chosen: Sequence[str])
 
     struck = "all accepted"
     if a < len(drafted):
-        struck = f"{plain(drafted[a])} is struck out and {plain(chosen[a])} put in"
+        struck = f"{printable(drafted[a])} is struck out and {printable(chosen[a])} put in"
     alt = (
-        f"Behind {' '.join(map(plain, text))}. Guessed: {' '.join(map(plain, drafted))}. "
-        f"The model, in one pass: {' '.join(map(plain, chosen))}. {a} accepted; {struck}. {new}."
+        f"Behind {' '.join(map(printable, text))}. Guessed: {' '.join(map(printable, drafted))}. "
+        f"The model, in one pass: {' '.join(map(printable, chosen))}. {a} accepted; {struck}. {new}."
     )
     return Picture(draw, alt)
 
@@ -109,7 +109,7 @@ def rounds(ways: Mapping[str, tuple[Sequence[float], float, float]]) -> Picture:
             sheet.note(18, y, f"so {gain}", colour="ink")
             y += 10
 
-    each = "; ".join(f"{plain(name)}: {', '.join(both)}: {gain}" for name, (gain, both) in lanes.items())
+    each = "; ".join(f"{printable(name)}: {', '.join(both)}: {gain}" for name, (gain, both) in lanes.items())
     return Picture(draw, f"Rounds to scale, 1 is the time of a pass of one word. {each}.")
 
 
@@ -137,7 +137,7 @@ def laid_over(words: Sequence[str], p: Sequence[Fraction], q: Sequence[Fraction]
             y += BAR + 20
 
     each = "; ".join(
-        f"{plain(word)}: p {mine}, q {drafted}, both give {both}"
+        f"{printable(word)}: p {mine}, q {drafted}, both give {both}"
         + (f", left over {mine - drafted}" if mine > drafted else "")
         + (f", rejected {drafted - mine}" if mine < drafted else "")
         for word, mine, drafted, both in lines
@@ -259,7 +259,7 @@ def pays(users: Sequence[int], longer: Mapping[str, Sequence[float]], words: flo
         words: mean number of new words per round.
     """
     lines = {**longer, "words of a round": [words] * len(users)}
-    return curves("verification, in steps", "", "users at once", users, lines, "x")
+    return line_chart("verification, in steps", "", "users at once", users, lines, "x")
 
 
 def agreeing(drafted: Sequence[int], chosen: Sequence[int]) -> int:

@@ -8,9 +8,9 @@ from itertools import count
 from typing import NamedTuple
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.numbers import digits
-from helpers.drawing.words import plain
-from helpers.plots.measured import log_axes
+from helpers.drawing.numbers import format_digits
+from helpers.drawing.words import printable
+from helpers.plots.measured import set_log_scale
 from helpers.serve import fleet
 
 BUDGETS, WHOLE = (256, 512, 1024), 10**6  # tokens per step; a budget that any prompt fits into
@@ -126,30 +126,37 @@ def waits(ways: Mapping[str, Sequence[Tried]], first: float, gap: float) -> Pict
 
     def draw(sheet: Sheet) -> None:
         left, top, right, base = 52.0, 114.0, sheet.width - 18.0, 408.0
-        axes = sheet.plot(left, top, right, base, "ms to a first word, 99 of 100")
-        log_axes(axes.yaxis)
+        axes = sheet.add_axes(left, top, right, base, "ms to a first word, 99 of 100")
+        set_log_scale(axes.yaxis)
         axes.set(xlim=(0, 1.35 * max(first, *(one.first for one in every))))
         axes.set(ylim=(min(gap, *gaps) / 1.4, 1.6 * max(gap, *gaps)))
-        x, y = sheet.at(axes, first, gap)
+        x, y = sheet.data_to_sheet(axes, first, gap)
         sheet.box(left, y, x - left, base - y, fill="value fill", radius=0)
         sheet.note(18, 98, "ms between two words, 99 of 100")
         sheet.box(18, 62, 12, 12, fill="value fill", radius=0)
-        sheet.note(36, 68, f"promise: {digits(first, 3)} and {digits(gap, 2)} ms", colour="ink")
+        sheet.note(
+            36,
+            68,
+            f"promise: {format_digits(first, 3)} and {format_digits(gap, 2)} ms",
+            colour="ink",
+        )
         for k, ((way, found), fill) in enumerate(zip(ways.items(), ("ink", "paper"), strict=True)):
             sheet.disc(24, 20 + 24 * k, 4, fill, "ink")
             sheet.note(36, 20 + 24 * k, way, colour="ink")
             for one in found:
-                x, y = sheet.at(axes, one.first, one.gap)
+                x, y = sheet.data_to_sheet(axes, one.first, one.gap)
                 sheet.disc(x, y, 4, fill, "ink")
                 sheet.note(x + (9 if k else -9), y, one.how, at="left" if k else "right", colour="ink")
 
     sentence = ". ".join(
-        f"{plain(way)}: "
-        + ", ".join(f"{one.how} {digits(one.first, 3)} and {digits(one.gap, 2)}" for one in found)
+        f"{printable(way)}: "
+        + ", ".join(
+            f"{one.how} {format_digits(one.first, 3)} and {format_digits(one.gap, 2)}" for one in found
+        )
         for way, found in ways.items()
     )
     return Picture(
         draw,
         f"Milliseconds to a first word, and between two, on {every[0].cards} cards. {sentence}. "
-        f"Promised: {digits(first, 3)} and {digits(gap, 2)}.",
+        f"Promised: {format_digits(first, 3)} and {format_digits(gap, 2)}.",
     )

@@ -18,7 +18,7 @@ from torch import Tensor
 from helpers.check.exercise import Exercise
 from helpers.check.guess import Guess
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import plain
+from helpers.drawing.words import printable
 from helpers.model import shipped
 from helpers.model.cache import PagedCache
 from helpers.model.generate import run
@@ -208,7 +208,9 @@ def tie(words: Sequence[str], runs: Mapping[str, Sequence[float]]) -> Picture:
                 sheet.disc(left + unit * (logit - low), y + dy, 6, colour)
 
     sentence = "; ".join(f"{name} {' and '.join(f'{x:g}' for x in run)}" for name, run in runs.items())
-    return Picture(draw, f"Logits of {plain(words[0])} and {plain(words[1])} in bfloat16: {sentence}.")
+    return Picture(
+        draw, f"Logits of {printable(words[0])} and {printable(words[1])} in bfloat16: {sentence}."
+    )
 
 
 def lead(logits: Sequence[float]) -> float:

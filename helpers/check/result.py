@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from helpers.drawing.numbers import number
+from helpers.drawing.numbers import format_number
 
 TOLERANCE = (
     0.01  # readers may round to two digits; messages show two, so that different numbers look different
@@ -93,7 +93,7 @@ def show(value: Any) -> str:
         return "NaN"
     if abs(value) >= 1e15:
         return f"{value:.3g}"
-    return number(float(value))
+    return format_number(float(value))
 
 
 def describe(value: Any) -> str:

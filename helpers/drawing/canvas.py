@@ -1,4 +1,4 @@
-"""A sheet on which figures are drawn, in CSS pixels from the top left. It has one palette and one font."""
+"""The sheet on which all figures are drawn: CSS pixels from the top left, one palette and one font."""
 
 from __future__ import annotations
 
@@ -58,24 +58,24 @@ _GROUPS = ("axes", "figure", "font", "grid", "lines", "patch", "path", "savefig"
 SETTINGS: Any = {k: v for k, v in mpl.rcParamsDefault.items() if k.startswith(_GROUPS)} | _OURS
 
 
-def drawn(draw: Callable[[Sheet], None], width: int = WIDE, smooth: bool = True) -> Figure:
-    """Return a figure with what `draw` draws on a sheet.
+def draw_figure(draw: Callable[[Sheet], None], width: int = WIDE, antialiased: bool = True) -> Figure:
+    """Create a sheet, let `draw` draw on it, and return it as a figure.
 
     Args:
-        draw: draws on the sheet that it is given.
+        draw: a function that draws on the sheet it gets.
         width: width of the sheet, px.
-        smooth: whether edges are smoothed (antialiased); without smoothing, the PNG is smaller.
+        antialiased: whether edges are smoothed. Without smoothing, the PNG is smaller.
     """
-    edges = {f"{name}.antialiased": smooth for name in ("text", "patch", "lines")}
+    edges = {f"{name}.antialiased": antialiased for name in ("text", "patch", "lines")}
     with mpl.rc_context(SETTINGS | edges):
         sheet = Sheet(width)
         draw(sheet)
-        sheet.cut()
+        sheet.crop_height()
     return sheet.figure
 
 
-def png(figure: Figure) -> bytes:
-    """Return a figure as a PNG: a card with round corners, which looks right on dark pages, too.
+def figure_png(figure: Figure) -> bytes:
+    """Return a figure as a PNG in the form of a card with round corners, for light and dark pages.
 
     The card is `EDGE` CSS pixels larger than the figure on each side. It has a palette, to keep the file
     small.
@@ -102,7 +102,7 @@ def png(figure: Figure) -> bytes:
 
 
 class Picture:
-    """A figure in two layouts, and its content in words. A notebook shows one layout, and the words folded.
+    """A figure in two layouts, and its content in words. A notebook shows one layout and folds the words.
 
     A cell has two outputs. The first is a PNG, for pages that strip SVG and styles: GitHub, a notebook that
     JupyterLab does not trust yet, and other editors. The second is HTML with both layouts as inline SVG. The
@@ -111,23 +111,24 @@ class Picture:
     reveals an outdated figure, although PNGs are not compared.
 
     Attributes:
-        figure, narrow: the `matplotlib.figure.Figure` for a width of 700 px, and the one for 340 px.
+        figure: the wide layout, 700 px, as a `matplotlib.figure.Figure`.
+        narrow_figure: the narrow layout, 340 px.
         alt: the text alternative, with the number that makes the picture's point.
     """
 
     def __init__(self, draw: Callable[[Sheet], None], alt: str) -> None:
         """Draw both layouts by calling `draw` twice, with a wide sheet and with a narrow one."""
         self.alt = alt
-        self.figure, self.narrow = (drawn(draw, width) for width in (WIDE, NARROW))
+        self.figure, self.narrow_figure = (draw_figure(draw, width) for width in (WIDE, NARROW))
 
     def png(self) -> bytes:
         """Return the narrow layout as a PNG. It is legible on a phone, too, where only the PNG is shown."""
-        return png(self.narrow)
+        return figure_png(self.narrow_figure)
 
     def html(self) -> str:
         """Return both layouts as inline SVG, with the style that shows one of them, and the folded words."""
         with mpl.rc_context(SETTINGS):
-            svgs = "".join(map(figure_svg, (self.figure, self.narrow)))
+            svgs = "".join(map(figure_svg, (self.figure, self.narrow_figure)))
         fold = f"<summary>The picture in words</summary>{html.escape(self.alt)}"
         return (
             f'{theme_style(NARROW_BELOW)}<div class="wid-figure" {HIDDEN}>{svgs}</div>'
@@ -157,9 +158,10 @@ class Sheet:
 
     @property
     def narrow(self) -> bool:
+        """Whether this is the sheet of the narrow layout."""
         return self.width == NARROW
 
-    def cut(self) -> None:
+    def crop_height(self) -> None:
         """Set the height of the sheet, so that it ends below its lowest mark."""
         self.height = round(self.bottom) + 8
         self.figure.set_size_inches(self.width / 72, self.height / 72)
@@ -194,13 +196,13 @@ class Sheet:
 
     def box(
         self, x: float, y: float, width: float, height: float, *, fill: str = "none", edge: str = "none",
-        line: float = 1.0, radius: float = 4.0, dashed: bool = False, share: float = 1.0,
+        line: float = 1.0, radius: float = 4.0, dashed: bool = False, opacity: float = 1.0,
     ) -> None:  # fmt: skip
-        """Draw a rectangle with its top left corner at (x, y). `share` is the opacity of its fill, 0 to 1."""
+        """Draw a rectangle with its top left corner at (x, y). `opacity` is that of its fill, 0 to 1."""
         radius = min(radius, width / 2, height / 2)
         style: dict[str, Any] = {"lw": line if edge != "none" else 0, "ls": (0, (3, 2.5)) if dashed else "-"}
         shape = f"round,pad=0,rounding_size={radius}" if radius else "square,pad=0"
-        face = (fill, share) if share < 1 else fill
+        face = (fill, opacity) if opacity < 1 else fill
         patch = FancyBboxPatch((x, y), width, height, boxstyle=shape, fc=face, ec=edge, **style)
         self._add(patch, y + height)
 
@@ -236,47 +238,47 @@ class Sheet:
         size = TEXT if text_width(drawable(text[:100]), TEXT) <= width - 8 else SMALL
         self.text(x, y, shorten(text, width - 8, size), at="center", size=size)
 
-    def plot(self, left: float, top: float, right: float, base: float, across: str) -> Axes:
-        """Return linear axes with a few round numbers to the left and below.
+    def add_axes(self, left: float, top: float, right: float, bottom: float, x_label: str) -> Axes:
+        """Add linear axes, with a few round numbers on the left and below, and return them.
 
         Args:
-            left, top, right, base: the edges of the plot, px.
-            across: label of the x axis.
+            left, top, right, bottom: the edges of the plot, px.
+            x_label: label of the x axis.
         """
-        place, up = (left, -base, right - left, base - top), Affine2D().scale(1, -1)
+        place, up = (left, -bottom, right - left, bottom - top), Affine2D().scale(1, -1)
         axes = self.axes.inset_axes(place, transform=up + self.axes.transData, zorder=0.5)
-        for axis, room in ((axes.xaxis, (right - left) / 80), (axes.yaxis, (base - top) / 40)):
+        for axis, room in ((axes.xaxis, (right - left) / 80), (axes.yaxis, (bottom - top) / 40)):
             axis.set_major_locator(MaxNLocator(max(2, int(room)), steps=[1, 2, 5, 10]))
             axis.set_major_formatter("{x:,.12g}")
-        self.bottom = max(self.bottom, base + 22)
-        self.note(right, base + 42, across, at="right")
+        self.bottom = max(self.bottom, bottom + 22)
+        self.note(right, bottom + 42, x_label, at="right")
         return axes
 
-    def at(self, axes: Axes, x: float, y: float) -> tuple[float, float]:
-        """Return the position on the sheet of the point (x, y) of a plot.
+    def data_to_sheet(self, axes: Axes, x: float, y: float) -> tuple[float, float]:
+        """Return the position on the sheet, in px, of the data point (x, y) of the axes.
 
-        The limits of the plot must not change afterwards.
+        The limits of the axes must not change afterwards.
         """
         px, py = self.axes.transData.inverted().transform(axes.transData.transform((x, y)))
         return float(px), float(py)
 
 
-def apart(places: Sequence[float], distance: float, low: float, high: float) -> list[float]:
-    """Move heights apart, so that they are at least `distance` px from each other, and return them.
+def spread_apart(ys: Sequence[float], min_distance: float, low: float, high: float) -> list[float]:
+    """Move y coordinates apart until each two are at least `min_distance` px apart, and return them.
 
-    They stay in the same order and between `low` and `high`, if there is enough room.
+    If there is enough space, the results are between `low` and `high`.
 
     Args:
-        places: the heights, px, in any order; the result has the same order.
+        ys: the y coordinates, px, in any order. The results are in the same order.
     """
-    order = sorted(range(len(places)), key=lambda i: (places[i], i))
-    moved = list(places)
+    order = sorted(range(len(ys)), key=lambda i: (ys[i], i))
+    moved = list(ys)
     free = low
     for i in order:
         moved[i] = max(moved[i], free)
-        free = moved[i] + distance
+        free = moved[i] + min_distance
     free = high
     for i in reversed(order):
         moved[i] = min(moved[i], free)
-        free = moved[i] - distance
+        free = moved[i] - min_distance
     return moved

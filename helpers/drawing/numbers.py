@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 
-def number(x: Any, digits: int = 2) -> str:
+def format_number(x: Any, digits: int = 2) -> str:
     """Write a number with at most `digits` decimals and no trailing zeros; anything else as text.
 
-    >>> [number(x) for x in (12.5, 10.333, 9.0, 2e-8, float("nan"), float("-inf"), True)]
+    >>> [format_number(x) for x in (12.5, 10.333, 9.0, 2e-8, float("nan"), float("-inf"), True)]
     ['12.5', '10.33', '9', '0', 'nan', '-inf', 'yes']
     """
     if isinstance(x, str):
@@ -23,7 +23,7 @@ def number(x: Any, digits: int = 2) -> str:
     return "0" if text == "-0" else text
 
 
-def digits(x: float, n: int = 3) -> str:
+def format_digits(x: float, n: int = 3) -> str:
     """Write a number with n significant digits, with commas and without an exponent: 0.0123, 39.1, 2,070.
 
     An int is written with all of its digits.

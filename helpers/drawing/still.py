@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from helpers.drawing import outputs
-from helpers.drawing.canvas import EDGE, Sheet, drawn, png
+from helpers.drawing.canvas import EDGE, Sheet, draw_figure, figure_png
 
 WIDTH = 424  # CSS px: in the 360 that a phone leaves for a picture, the smallest letters are still 11 high
 
@@ -26,7 +26,7 @@ class Still:
 
     def figure(self) -> Figure:
         """Return the picture as a matplotlib figure."""
-        return drawn(self.draw, self.width, smooth=False)
+        return draw_figure(self.draw, self.width, antialiased=False)
 
     @property
     def numbers(self) -> str:
@@ -46,4 +46,4 @@ class Still:
             text: the plain-text form, which must be the same in every run.
         """
         picture = {"image/png": {"width": self.width + 2 * EDGE, "alt": self.alt}}
-        outputs.show(png(self.figure()), picture, self.beneath(), widget, text)
+        outputs.show(figure_png(self.figure()), picture, self.beneath(), widget, text)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from helpers.drawing.numbers import number
+from helpers.drawing.numbers import format_number
 
 Cell = Any
 
@@ -28,7 +28,7 @@ class Table:
     def __init__(
         self, rows: Any, index: Sequence[Cell], columns: Sequence[Cell], digits: int = 2, corner: str = ""
     ) -> None:
-        cells = [[number(x, digits) for x in row] for row in rows]
+        cells = [[format_number(x, digits) for x in row] for row in rows]
         widths = {len(row) for row in cells}
         if len(cells) != len(index) or widths - {len(columns)}:
             raise ValueError(

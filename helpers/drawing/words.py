@@ -12,13 +12,13 @@ FONT = "DejaVu Sans"  # comes with matplotlib, and is wider than the fonts that 
 TEXT, SMALL, LARGE = 15.0, 13.5, 22.0  # heights of letters, px
 
 
-def need(right: bool, message: str) -> None:
+def require(right: bool, message: str) -> None:
     """Raise ValueError with this message if `right` is false; used to check the arguments of figures."""
     if not right:
         raise ValueError(message)
 
 
-def plain(text: str) -> str:
+def printable(text: str) -> str:
     """Return a token's text for use in a sentence: at most 40 characters, with unprintable ones escaped."""
     shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:41])
     return shown if len(shown) <= 40 else shown[:39] + "…"
@@ -57,16 +57,16 @@ def shorten(text: str, width: float, size: float = TEXT, *, bold: bool = False) 
     return shown[:kept] + "…"
 
 
-def numbered(words: Sequence[str]) -> list[str]:
+def number_repeated(words: Sequence[str]) -> list[str]:
     """Number the words that occur more than once: Today, nice 1, nice 2."""
     return [f"{w} {words[: n + 1].count(w)}" if words.count(w) > 1 else w for n, w in enumerate(words)]
 
 
-def listed(items: Sequence[str]) -> str:
+def join_words(items: Sequence[str]) -> str:
     """Join items as in a sentence: "a, b and c"."""
     return items[0] if len(items) == 1 else ", ".join(items[:-1]) + " and " + items[-1]
 
 
-def counted(n: int, noun: str) -> str:
+def pluralize(n: int, noun: str) -> str:
     """Return a count with its noun: "1 pass", "2 passes"."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}{'es' if noun.endswith('s') else 's'}"

@@ -1,13 +1,13 @@
 """Figures of traces and models, each with a text alternative: `Picture.alt`."""
 
 from helpers.drawing.canvas import Picture
-from helpers.plots.attention import name_weights
-from helpers.plots.batches import bars, batches
-from helpers.plots.contributions import contributions
-from helpers.plots.fingerprints import fingerprints
+from helpers.plots.attention import attention_in_text
+from helpers.plots.batches import input_batches, stacked_bars
+from helpers.plots.contributions import logit_contributions
+from helpers.plots.fingerprints import fingerprint_grids
 from helpers.plots.limit import waterfall
-from helpers.plots.pages import pages
-from helpers.plots.passes import triangle
-from helpers.plots.probabilities import words_not_said
-from helpers.plots.suspect import suspect, suspects
-from helpers.plots.valid import ahead, automaton, chosen, two_ways
+from helpers.plots.pages import page_pool
+from helpers.plots.passes import score_triangle
+from helpers.plots.probabilities import top_candidates
+from helpers.plots.suspect import word_differences, word_differences_of_pairs
+from helpers.plots.valid import automaton, chosen_words, compare_probabilities, draft_states

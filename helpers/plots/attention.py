@@ -7,30 +7,32 @@ from collections.abc import Sequence
 import numpy as np
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.numbers import digits
-from helpers.drawing.words import SMALL, plain, shorten, text_width
+from helpers.drawing.numbers import format_digits
+from helpers.drawing.words import SMALL, printable, shorten, text_width
+
+TokensAndWeights = tuple[Sequence[str], Sequence[float] | np.ndarray]
 
 
-def name_weights(words: Sequence[str], weights: Sequence[float] | np.ndarray, then: str) -> Picture:
-    """Draw one query's attention weights in one text.
+def attention_in_text(words: Sequence[str], weights: Sequence[float] | np.ndarray, next_word: str) -> Picture:
+    """Draw one query's attention weights as bars under the words of a text.
 
     Args:
-        words: the visible context, then the query.
-        weights: one head's, one for each word.
-        then: the predicted word.
+        words: the visible context; its last word is the query.
+        weights: the weight of each word in one head.
+        next_word: the predicted word.
     """
-    return looks([([*words, then], weights)])
+    return attention_in_texts([([*words, next_word], weights)])
 
 
-def looks(texts: Sequence[tuple[Sequence[str], Sequence[float] | np.ndarray]]) -> Picture:
-    """Draw one query's attention weights in several texts.
+def attention_in_texts(texts: Sequence[TokensAndWeights]) -> Picture:
+    """Draw one query's attention weights as bars under the words of several texts.
 
-    Each word has a bar under it, with its value if it is the largest or at least 0.1.
+    A bar has its value written under it if the weight is the largest or at least 0.1.
 
     Args:
-        texts: (tokens, weights) pairs. Tokens (up to 80) are the visible context, then the query (the same in
-            all texts), then the predicted word. Weights are one head's, one for each token except the
-            predicted word, and sum to 1.
+        texts: the tokens of each text and their weights in one head. The tokens (up to 80) are the visible
+            context, the query (the same in all texts) and the predicted word. There is one weight for each
+            token except the predicted word; the weights sum to 1.
     """
 
     def draw(sheet: Sheet) -> None:
@@ -44,9 +46,9 @@ def looks(texts: Sequence[tuple[Sequence[str], Sequence[float] | np.ndarray]]) -
     for (*words, then), row in texts:
         most = int(np.argmax(row))
         alt.append(
-            f"Attention weights of {plain(words[-1])} over {len(row)} words: {' '.join(map(plain, words))}. "
-            f"The largest, {digits(float(row[most]), 2)}, is on {plain(words[most])}, word {most + 1}. "
-            f"Then comes {plain(then)}."
+            f"Attention weights of {printable(words[-1])} over {len(row)} words: "
+            f"{' '.join(map(printable, words))}. The largest, {format_digits(float(row[most]), 2)}, "
+            f"is on {printable(words[most])}, word {most + 1}. Then comes {printable(then)}."
         )
     return Picture(draw, " ".join(alt))
 

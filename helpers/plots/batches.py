@@ -1,4 +1,4 @@
-"""Bar charts, and figures of the input tensor of a pass, with the tokens of each request and padding."""
+"""Bar charts, and figures of input tensors that show each request's tokens and the padding."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ from collections.abc import Mapping, Sequence
 from itertools import cycle
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.numbers import digits
-from helpers.drawing.words import SMALL, counted, text_width
+from helpers.drawing.numbers import format_digits
+from helpers.drawing.words import SMALL, pluralize, text_width
 
 FILLS = ("query", "key", "value", "generated")  # of the first text, the second, …
 
 
-def bars(lines: Mapping[str, Sequence[float]], parts: Sequence[str], unit: str, n: int = 2) -> Picture:
-    """Draw a bar for each line: its one or two parts end to end, then their sum.
+def stacked_bars(
+    bars: Mapping[str, Sequence[float]], parts: Sequence[str], unit: str, n_digits: int = 2
+) -> Picture:
+    """Draw horizontal bars. Each is made of one or two parts, and its sum is written at its end.
 
     Args:
-        lines: maps the label of each line to the sizes of its parts.
+        bars: maps the label of each bar to the sizes of its parts.
         parts: the names of the parts, in the same order.
         unit: the unit of all sizes.
-        n: the number of significant digits.
+        n_digits: the number of significant digits.
     """
-    longest = max(map(sum, lines.values()))
-    message = {name: f"{digits(sum(sizes), n)} {unit}" for name, sizes in lines.items()}
+    longest = max(map(sum, bars.values()))
+    message = {name: f"{format_digits(sum(sizes), n_digits)} {unit}" for name, sizes in bars.items()}
     room = max(text_width(text, SMALL, bold=True) for text in message.values())
 
     def draw(sheet: Sheet) -> None:
@@ -31,7 +33,7 @@ def bars(lines: Mapping[str, Sequence[float]], parts: Sequence[str], unit: str, 
             sheet.square(x + 6, y, 12, colour)
             sheet.note(x + 18, y, name)
             x += 150
-        for name, sizes in lines.items():
+        for name, sizes in bars.items():
             y, left = y + 34, 18.0
             sheet.text(left, y, name)
             y += 26
@@ -42,26 +44,29 @@ def bars(lines: Mapping[str, Sequence[float]], parts: Sequence[str], unit: str, 
             sheet.text(left + 10, y, message[name], size=SMALL, bold=True)
 
     sentence = "; ".join(
-        f"{name}: " + ", ".join(f"{digits(size, n)} {part}" for part, size in zip(parts, sizes, strict=True))
-        for name, sizes in lines.items()
+        f"{name}: "
+        + ", ".join(
+            f"{format_digits(size, n_digits)} {part}" for part, size in zip(parts, sizes, strict=True)
+        )
+        for name, sizes in bars.items()
     )
     return Picture(draw, f"Bars: {sentence}.")
 
 
-def batches(passes: Mapping[str, Sequence[str]]) -> Picture:
-    """Draw the input tensor of each pass: one square per token, labelled with the letter of its text.
+def input_batches(passes: Mapping[str, Sequence[str]]) -> Picture:
+    """Draw the input tensor of each pass: one square for each token, labelled with the letter of its request.
 
-    Padding is hatched.
+    Padding is crossed out.
 
     Args:
-        passes: maps each name to its tensor's rows, strings of up to 14 characters: a letter per token, a
-            space for padding.
+        passes: maps the name of each pass to the rows of its input tensor. A row is a string of up to 14
+            characters: a letter for each token, a space for padding.
     """
     longest = max(len(line) for lines in passes.values() for line in lines)
     squares = {name: "".join(lines) for name, lines in passes.items()}
     colours = dict(zip(sorted({*"".join(squares.values())} - {" "}), cycle(FILLS), strict=False))
     message = {
-        name: f"{counted(len(letters), 'square')}, {letters.count(' ') or 'none'} of them padding"
+        name: f"{pluralize(len(letters), 'square')}, {letters.count(' ') or 'none'} of them padding"
         for name, letters in squares.items()
     }
 

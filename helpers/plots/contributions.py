@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, plain, shorten, text_width
+from helpers.drawing.words import SMALL, printable, shorten, text_width
 
+PredictionAndContributions = tuple[str, Mapping[str, float]]
 TITLE = "what each part adds to the logit of"
 ROW = 22.0  # px from one bar to the next
 SHOWN = 0.05  # a smaller value is written as 0.0 and has no bar
 
 
-def contributions(name: str, models: Mapping[str, tuple[str, Mapping[str, float]]]) -> Picture:
+def logit_contributions(name: str, models: Mapping[str, PredictionAndContributions]) -> Picture:
     """Draw what each part of a model adds to the logit of a name, relative to the mean of the other names.
 
     Args:
-        name: the name.
-        models: one to four models; maps each title to the word that the model predicts and the contribution
-            of each part. All have the same parts, in the same order.
+        name: the name whose logit is explained.
+        models: maps the title of each model (one to four) to the word that it predicts and to the
+            contribution of each of its parts. All models have the same parts, in the same order.
     """
     parts = list(next(iter(models.values()))[1])
     values = [value for _, adds in models.values() for value in adds.values()]
@@ -53,12 +54,12 @@ def contributions(name: str, models: Mapping[str, tuple[str, Mapping[str, float]
             sheet.note(zero + 6, y + 2, signed(sum(adds.values())), colour="ink", bold=True)
 
     output = [
-        f"{plain(title)}, says {plain(says)}: "
+        f"{printable(title)}, says {printable(says)}: "
         f"{', '.join(f'{part} {signed(value)}' for part, value in adds.items())}, "
         f"together {signed(sum(adds.values()))}"
         for title, (says, adds) in models.items()
     ]
-    title = f"{TITLE.capitalize()} {plain(name)} over the mean of the other names"
+    title = f"{TITLE.capitalize()} {printable(name)} over the mean of the other names"
     return Picture(draw, f"{title}. {'. '.join(output)}.")
 
 

@@ -1,4 +1,4 @@
-"""The figure of notebooks 22 and A2: where two runs of the same words differ, by pass and layer."""
+"""The figure of notebooks 22 and A2: in which passes and layers two runs of the same words differ."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import counted
+from helpers.drawing.words import pluralize
 
 if TYPE_CHECKING:  # it needs PyTorch
     from helpers.museum.exhibit import Fingerprint
@@ -16,14 +16,15 @@ if TYPE_CHECKING:  # it needs PyTorch
 CELL = 19.0  # px
 
 
-def fingerprints(prints: Mapping[str, Fingerprint], title: str = "Fingerprint") -> Picture:
-    """Draw a grid for each comparison of two runs: a column per pass, a row per layer.
+def fingerprint_grids(fingerprints: Mapping[str, Fingerprint], title: str = "Fingerprint") -> Picture:
+    """Draw a grid for each comparison of two runs, with a column for each pass and a row for each layer.
 
-    The larger the difference in a cell, the darker the cell; a ring marks the first difference larger than
+    The larger the difference, the darker the cell. A ring marks the first difference that is larger than
     rounding.
 
     Args:
-        prints: maps names to fingerprints. A difference as large as the numbers themselves has full ink.
+        fingerprints: maps the name of each comparison to its fingerprint. A difference as large as the
+            numbers themselves has the darkest cell.
         title: the heading, above the legend.
     """
 
@@ -32,21 +33,21 @@ def fingerprints(prints: Mapping[str, Fingerprint], title: str = "Fingerprint") 
         sheet.note(18, 38, "across: passes · down: layers")
         for n, share in enumerate((0.01, 0.1, 1.0)):
             x = 18.0 + 58 * n
-            sheet.box(x, 50, 14, 14, fill="query", radius=0, share=share**0.5)
+            sheet.box(x, 50, 14, 14, fill="query", radius=0, opacity=share**0.5)
             sheet.note(x + 19, 57, f"{share:.0%} apart" if share == 1 else f"{share:.0%}")
         sheet.disc(25, 75, 6, "paper", "key", 2.2)
         sheet.note(37, 75, "the first difference")
-        across = 2 if sheet.narrow else 4 if len(prints) > 3 else len(prints)
-        wide, n_layers = (sheet.width - 18) / across, max(len(one.ink) for one in prints.values())
-        size = min(CELL, (wide - 12) / max(one.ink.shape[1] for one in prints.values()))
-        for n, (name, one) in enumerate(prints.items()):
+        across = 2 if sheet.narrow else 4 if len(fingerprints) > 3 else len(fingerprints)
+        wide, n_layers = (sheet.width - 18) / across, max(len(one.ink) for one in fingerprints.values())
+        size = min(CELL, (wide - 12) / max(one.ink.shape[1] for one in fingerprints.values()))
+        for n, (name, one) in enumerate(fingerprints.items()):
             x, y = 18 + wide * (n % across), 103 + (n_layers * size + 64) * (n // across)
             sheet.text(x, y, name, bold=True)
             _grid(sheet, x, y + 16, size, one)
             place = f"pass {one.first[0] + 1}, layer {one.first[1] + 1}" if one.first else "no ring"
             sheet.note(x, y + 30 + n_layers * size, place)
 
-    return Picture(draw, " ".join(f"{name}: {_said(one)}." for name, one in prints.items()))
+    return Picture(draw, " ".join(f"{name}: {_said(one)}." for name, one in fingerprints.items()))
 
 
 def _grid(sheet: Sheet, x: float, y: float, size: float, one: Fingerprint) -> None:
@@ -55,7 +56,7 @@ def _grid(sheet: Sheet, x: float, y: float, size: float, one: Fingerprint) -> No
     for (layer, number), off in np.ndenumerate(one.ink):
         left, top = x + size * number, y + size * layer
         if off > 1e-4:  # a square root, so that a hundredth can still be seen
-            sheet.box(left, top, size - 1, size - 1, fill="query", radius=0, share=min(1.0, off**0.5))
+            sheet.box(left, top, size - 1, size - 1, fill="query", radius=0, opacity=min(1.0, off**0.5))
     if one.first:
         number, layer = one.first[:2]
         middle = x + size * (number + 0.5) - 0.5, y + size * (layer + 0.5) - 0.5
@@ -63,7 +64,7 @@ def _grid(sheet: Sheet, x: float, y: float, size: float, one: Fingerprint) -> No
 
 
 def _said(one: Fingerprint) -> str:
-    shape = f"{counted(one.ink.shape[1], 'pass')}, {counted(len(one.ink), 'layer')}"
+    shape = f"{pluralize(one.ink.shape[1], 'pass')}, {pluralize(len(one.ink), 'layer')}"
     if not one.first:
         return f"{shape}, no more than rounding"
     number, layer, head, token = (n + 1 for n in one.first)

@@ -1,24 +1,25 @@
-"""A figure of measured steps, each with its known parts."""
+"""A figure of the measured durations of steps, each divided into its known parts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.numbers import digits
-from helpers.drawing.words import SMALL, plain, shorten, text_width
+from helpers.drawing.numbers import format_digits
+from helpers.drawing.words import SMALL, printable, shorten, text_width
 
-Point = tuple[float, float]
+StartEnd = tuple[float, float]
+PartsAndMeasuredMs = tuple[Mapping[str, StartEnd], float]
 
 
-def waterfall(steps: Mapping[str, tuple[Mapping[str, Point], float]], title: str) -> Picture:
-    """Draw how long each step takes, as a bar made of its known parts.
+def waterfall(steps: Mapping[str, PartsAndMeasuredMs], title: str) -> Picture:
+    """Draw the duration of each step as a bar made of its known parts.
 
     Args:
-        steps: maps the label of each step, in the order of drawing, to its parts and its measured time in
-            milliseconds. The parts map names to (start, end) in milliseconds; parts that overlap share the
-            bar's height. Without parts, the bar is as long as the measured time. The part "rest" is grey; up
-            to 4 others may have any names (up to 3 if the first is "reading").
+        steps: maps the label of each step, in the order of drawing, to its parts and its measured duration
+            in milliseconds. The parts are a mapping from names to (start, end) in milliseconds; parts that
+            overlap share the bar's height. Without parts, the bar is as long as the measured duration. The
+            part "rest" is grey. Up to 4 other parts may have any names, or up to 3 if the first is "reading".
         title: the heading.
     """
     most = max(_end(parts, measured) for parts, measured in steps.values())
@@ -43,23 +44,25 @@ def waterfall(steps: Mapping[str, tuple[Mapping[str, Point], float]], title: str
                 down, high = _lane(part, parts)
                 x, fill = left + start * scale, colours.get(part, "query")
                 sheet.box(x, y + down, (end - start) * scale, high, fill=fill, radius=0)
-            ms = f"{digits(measured)} ms"
+            ms = f"{format_digits(measured)} ms"
             sheet.text(left + _end(parts, measured) * scale + 8, y + 12, ms, bold=True)
 
     sentence = "; ".join(
-        f"{plain(name)}: "
-        + "".join(f"{part} {digits(start)} to {digits(end)}, " for part, (start, end) in parts.items())
-        + f"measured {digits(measured)}"
+        f"{printable(name)}: "
+        + "".join(
+            f"{part} {format_digits(start)} to {format_digits(end)}, " for part, (start, end) in parts.items()
+        )
+        + f"measured {format_digits(measured)}"
         for name, (parts, measured) in steps.items()
     )
-    return Picture(draw, f"{plain(title)}, milliseconds. {sentence}.")
+    return Picture(draw, f"{printable(title)}, milliseconds. {sentence}.")
 
 
-def _end(parts: Mapping[str, Point], measured: float) -> float:
+def _end(parts: Mapping[str, StartEnd], measured: float) -> float:
     return max(measured, *(end for _, end in parts.values())) if parts else measured
 
 
-def _lane(part: str, parts: Mapping[str, Point]) -> tuple[int, int]:
+def _lane(part: str, parts: Mapping[str, StartEnd]) -> tuple[int, int]:
     """Return a part's offset from the top of its bar, and its height, in px.
 
     A part has half of the bar's height if it overlaps another part, else the whole height.
@@ -70,7 +73,7 @@ def _lane(part: str, parts: Mapping[str, Point]) -> tuple[int, int]:
 
 
 def _legend(sheet: Sheet, colours: Mapping[str, str]) -> float:
-    """Draw the legend; return the y of its lower end, in px."""
+    """Draw the legend, and return the y of its lower end in px."""
     x, y = 18.0, 44.0
     for name, colour in colours.items():
         if x + 20 + text_width(name, SMALL) > sheet.width - 8:

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.axis import XAxis, YAxis
 from matplotlib.ticker import LogLocator, NullLocator
 
-from helpers.drawing.canvas import Picture, Sheet, apart
-from helpers.drawing.numbers import digits
-from helpers.drawing.words import SMALL, TEXT, plain, shorten, text_width
+from helpers.drawing.canvas import Picture, Sheet, spread_apart
+from helpers.drawing.numbers import format_digits
+from helpers.drawing.words import SMALL, TEXT, printable, shorten, text_width
 
 # The discs and dashes of each line, so that the lines can be told apart without colours.
 STYLES: list[tuple[str, Any]] = [
@@ -18,23 +19,23 @@ STYLES: list[tuple[str, Any]] = [
 ]  # fmt: skip
 
 
-def curves(
-    title: str, unit: str, across: str, xs: Sequence[float], series: Mapping[str, Sequence[float]],
-    log: str = "",
+def line_chart(
+    title: str, unit: str, x_label: str, xs: Sequence[float], series: Mapping[str, Sequence[float]],
+    log_axes: str = "",
 ) -> Picture:  # fmt: skip
-    """Draw a line for each series, labelled at its end; on a narrow sheet, long names are above the chart.
+    """Draw a line for each series, with its name at its end, or above the chart where it is too long.
 
     Args:
         title: the heading.
         unit: the unit of the values, or "".
-        across: the label of the x axis.
-        xs: the x values, ascending, the same for all series.
-        series: up to 4; maps each name to its values, one for each of `xs`.
-        log: the logarithmic axes, "x", "y" or "xy"; values on them must be above 0.
+        x_label: the label of the x axis.
+        xs: the x values in ascending order, the same for all series.
+        series: maps the name of each series (up to 4) to its values, one for each of `xs`.
+        log_axes: which axes are logarithmic: "x", "y", "xy" or "" for none. Their values must be above 0.
     """
     lines = {name: np.asarray(y, dtype=float) for name, y in series.items()}
     most = 1.08 * max(y.max() for y in lines.values())
-    lasts = [f"{digits(y[-1], 2)} {unit}".strip() for y in lines.values()]
+    lasts = [f"{format_digits(y[-1], 2)} {unit}".strip() for y in lines.values()]
 
     def draw(sheet: Sheet) -> None:
         widest = max(text_width(name, SMALL) for name in lines)
@@ -43,14 +44,16 @@ def curves(
         room = max(58, widest * (not above), *(text_width(last, TEXT, bold=True) for last in lasts)) + 22
         right, base = sheet.width - (room if sheet.narrow else 206), top + 226
         sheet.heading(title)
-        axes = sheet.plot(66, top, right, base, across)
-        for axis in log:  # a short range of x has few powers of ten
-            log_axes(getattr(axes, f"{axis}axis"), base=2 if axis == "x" and xs[-1] < 100 * xs[0] else 10)
-        axes.set(ylim=(min(y.min() for y in lines.values()) / 1.5, most) if "y" in log else (0, most))
+        axes = sheet.add_axes(66, top, right, base, x_label)
+        for axis in log_axes:  # a short range of x has few powers of ten
+            set_log_scale(
+                getattr(axes, f"{axis}axis"), base=2 if axis == "x" and xs[-1] < 100 * xs[0] else 10
+            )
+        axes.set(ylim=(min(y.min() for y in lines.values()) / 1.5, most) if "y" in log_axes else (0, most))
         low = 0 if 4 * xs[0] < xs[-1] else xs[0] - 0.06 * (xs[-1] - xs[0])  # far from 0: no empty half
-        axes.set_xlim((xs[0] / 1.15, xs[-1] * 1.15) if "x" in log else (low, xs[-1] * 1.03))
-        ends = [sheet.at(axes, xs[-1], y[-1])[1] for y in lines.values()]
-        places = apart(ends, 20 if above else 42, top - 20, base - 10)
+        axes.set_xlim((xs[0] / 1.15, xs[-1] * 1.15) if "x" in log_axes else (low, xs[-1] * 1.03))
+        ends = [sheet.data_to_sheet(axes, xs[-1], y[-1])[1] for y in lines.values()]
+        places = spread_apart(ends, 20 if above else 42, top - 20, base - 10)
         for k, ((name, y), place) in enumerate(zip(lines.items(), places, strict=True)):
             fill, dashes = STYLES[k]
             style: dict[str, Any] = {"marker": "o", "mfc": fill, "mec": "ink", "ms": 6}
@@ -59,10 +62,11 @@ def curves(
             _name_line(sheet, right, place, k, name, "" if again else lasts[k], above)
 
     sentence = "; ".join(
-        f"{plain(name)}: {', '.join(f'{digits(t, 2)} at {x:,.12g}' for x, t in zip(xs, y, strict=True))}"
+        f"{printable(name)}: "
+        + ", ".join(f"{format_digits(t, 2)} at {x:,.12g}" for x, t in zip(xs, y, strict=True))
         for name, y in lines.items()
     )
-    return Picture(draw, f"{plain(title)} against {across}. {sentence}.")
+    return Picture(draw, f"{printable(title)} against {x_label}. {sentence}.")
 
 
 def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: str, above: bool) -> None:
@@ -76,8 +80,8 @@ def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: st
     sheet.note(56, key, shorten(name, 260, SMALL), colour="ink")
 
 
-def log_axes(axis: Any, base: int = 10) -> None:
-    """Make a Matplotlib axis logarithmic, with at most 7 labels, at powers of the base."""
+def set_log_scale(axis: XAxis | YAxis, base: int = 10) -> None:
+    """Make a matplotlib axis logarithmic, with at most 7 labels at powers of `base`."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     axis.set_major_locator(LogLocator(base, numticks=7))
     axis.set_minor_locator(NullLocator())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import LARGE, SMALL, counted, need, numbered, plain, shorten
+from helpers.drawing.words import LARGE, SMALL, number_repeated, pluralize, printable, require, shorten
 from helpers.trace import Run, Trace, spread
 
 
-def times_scored(run: Run, n_tokens: int) -> list[list[int]]:
-    """Count how often the passes of a run score each (query, key) pair of tokens.
+def score_counts(run: Run, n_tokens: int) -> list[list[int]]:
+    """Count how often each (query, key) pair of tokens is scored in the passes of a run.
 
     Args:
         run: the passes of one reply.
@@ -26,27 +26,30 @@ def times_scored(run: Run, n_tokens: int) -> list[list[int]]:
     return times
 
 
-def triangle(trace: Trace, run: str = "uncached") -> Picture:
-    """Draw how often a whole reply scores each pair of tokens: a row per query, a column per key.
+def score_triangle(trace: Trace, run: str = "uncached") -> Picture:
+    """Draw how often each (query, key) pair of tokens is scored during a reply, with a row for each query.
 
     Args:
-        trace: of one sequence, with at most 12 processed tokens.
-        run: "uncached" shades each cell by its count; "cached" by the pass that processed the query.
+        trace: a trace of one sequence, with at most 12 processed tokens.
+        run: the run to draw. The cells of "uncached" are shaded by their count, those of "cached" by the
+            pass that processed the query.
 
     Raises:
         ValueError: more than 12 tokens were processed.
     """
     chosen = trace.run(run)
     n = 1 + max(token for p in chosen.steps for token in p.parts[0].queries)
-    need(n <= 12, f"{n} tokens ran; expected at most 12 to draw: record fewer, such as max_new_tokens=8")
-    times = times_scored(chosen, n)
+    require(n <= 12, f"{n} tokens ran; expected at most 12 to draw: record fewer, such as max_new_tokens=8")
+    times = score_counts(chosen, n)
     total, distinct = sum(map(sum, times)), sum(map(len, times))
-    words = numbered([token.text for token in trace.sequences[0].tokens[:n]])
+    words = number_repeated([token.text for token in trace.sequences[0].tokens[:n]])
     again = [f"{distinct} cells, so {total - distinct}", "were scored again"]
     again = ["each cell once"] if total == distinct else again
     labels = ["once" if row[0] == 1 else f"{row[0]} times" for row in times]
     if chosen.cache != "none":
-        labels = [f"decode {at}" if at else "prefill" for at in (first_pass(chosen, i) for i in range(n))]
+        labels = [
+            f"decode {at}" if at else "prefill" for at in (first_pass_of_token(chosen, i) for i in range(n))
+        ]
 
     def draw(sheet: Sheet) -> None:
         left, top = (72.0, 92.0) if sheet.narrow else (90.0, 40.0)
@@ -68,21 +71,21 @@ def triangle(trace: Trace, run: str = "uncached") -> Picture:
             for j, count in enumerate(row):
                 share, ink = _shade(chosen, i, count)
                 place = (left + cell * j + 1, y - cell / 2 + 1, cell - 2, cell - 2)
-                sheet.box(*place, fill="query", share=share, edge="query", radius=3, line=0.8)
+                sheet.box(*place, fill="query", opacity=share, edge="query", radius=3, line=0.8)
                 sheet.note(place[0] + cell / 2 - 1, y, str(count), at="center", colour=ink)
 
-    sentence = "; ".join(f"line {i + 1} ({plain(words[i])}): {row[0]}" for i, row in enumerate(times))
+    sentence = "; ".join(f"line {i + 1} ({printable(words[i])}): {row[0]}" for i, row in enumerate(times))
     once = ": each cell once" if total == distinct else f", {total - distinct} of them again"
     return Picture(
         draw,
-        f"A triangle of {n} queries by {n} keys, the {run} run of {counted(len(chosen.steps), 'pass')}. "
+        f"A triangle of {n} queries by {n} keys, the {run} run of {pluralize(len(chosen.steps), 'pass')}. "
         f"How often each cell of a line was scored: {sentence}. "
         f"Total {total} pairs over {distinct} cells{once}.",
     )
 
 
-def first_pass(run: Run, token: int) -> int:
-    """Return the index of the first pass that processed a token; both indices are from 0."""
+def first_pass_of_token(run: Run, token: int) -> int:
+    """Return the index, from 0, of the first pass that processed the token at index `token`."""
     return next(n for n, p in enumerate(run.steps) if token in spread(p.parts[0].new))
 
 
@@ -95,5 +98,5 @@ def _shade(run: Run, query: int, count: int) -> tuple[float, str]:
     if run.cache == "none":
         share = (count - 1) / max(len(run.steps) - 1, 1)
         return (1.0, "paper") if share == 1 else (0.08 + 0.42 * share, "ink")
-    n = first_pass(run, query)
+    n = first_pass_of_token(run, query)
     return (0.45 if n == 0 else (0.08, 0.25)[n % 2]), "ink"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, listed, plain, shorten
+from helpers.drawing.words import SMALL, join_words, printable, shorten
 from helpers.trace import Trace
 
 
@@ -14,11 +14,11 @@ def whole_percent(p: float) -> str:
     return "<1" if p < 0.005 else f"{100 * p:.0f}"
 
 
-def words_not_said(trace: Trace) -> Picture:
-    """Draw each of the first 7 words of a reply among the most probable candidates at its position.
+def top_candidates(trace: Trace) -> Picture:
+    """Draw the most probable candidates for each of the first 7 words of a reply, and mark the chosen one.
 
     Args:
-        trace: a trace whose run "cached" has recorded candidates.
+        trace: a trace with a run "cached" that has recorded the candidates.
     """
     outs = [step.parts[0].out[0] for step in trace.run("cached").steps[:7]]
     output = [trace.sequences[0].tokens[out.chosen].text for out in outs]
@@ -40,12 +40,12 @@ def words_not_said(trace: Trace) -> Picture:
                 sheet.box(x, y + 9, wide * p, 5, fill="generated" if came else "soft", radius=1)
 
     sentences = [
-        f"word {k}, {plain(word)}: "
-        + ", ".join(f"{plain(text)} {whole_percent(p)}" for text, _, p in out.top)
+        f"word {k}, {printable(word)}: "
+        + ", ".join(f"{printable(text)} {whole_percent(p)}" for text, _, p in out.top)
         for k, (out, word) in enumerate(zip(outs, output, strict=True), 1)
     ]
     alt = (
-        f"The first 7 words of the reply, {listed([plain(word) for word in output])}, each among the "
-        f"likeliest others, with their probabilities in percent. {'; '.join(sentences)}."
+        f"The first 7 words of the reply, {join_words([printable(word) for word in output])}, each among "
+        f"the likeliest others, with their probabilities in percent. {'; '.join(sentences)}."
     )
     return Picture(draw, alt)

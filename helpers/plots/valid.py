@@ -1,4 +1,4 @@
-"""Figures of constrained decoding: an automaton, the chosen words, drafts, probabilities of texts."""
+"""Figures of constrained decoding: automata, chosen words, drafts, and probabilities of texts."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import numpy as np
 
 from helpers.constrained.grammar import NONE
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, counted, need, plain, shorten, text_width
+from helpers.drawing.words import SMALL, pluralize, printable, require, shorten, text_width
 
 COLOURS = ("generated", "query")  # of the first and the second of two methods
 
 
-def chosen(words: Sequence[str], places: Collection[int]) -> Picture:
-    """Draw a text that follows a grammar, and mark the words that were chosen.
+def chosen_words(words: Sequence[str], chosen: Collection[int]) -> Picture:
+    """Draw a text that follows a grammar, and mark the words that the model chose.
 
     Args:
         words: the words of the text.
-        places: the indices of the chosen words, from 0; the grammar forced all others.
+        chosen: the indices, from 0, of the chosen words. The grammar forced all other words.
     """
-    n = len(places)
-    heads = f"{counted(n, 'word')} chosen", f"{len(words) - n} had to come"
+    n = len(chosen)
+    heads = f"{pluralize(n, 'word')} chosen", f"{len(words) - n} had to come"
 
     def draw(sheet: Sheet) -> None:
         sheet.box(18, 11, 26, 18, fill="generated fill", edge="generated", radius=5)
@@ -30,38 +30,38 @@ def chosen(words: Sequence[str], places: Collection[int]) -> Picture:
         x, y = 18.0, 56.0
         for place, word in enumerate(words):
             shown = shorten(word, sheet.width - 52)
-            width = text_width(shown) + (16 if place in places else 0)
+            width = text_width(shown) + (16 if place in chosen else 0)
             if x + width > sheet.width - 14:
                 x, y = 18.0, y + 30
-            if place in places:
+            if place in chosen:
                 sheet.box(x, y - 12, width, 24, fill="generated fill", edge="generated", radius=6)
-            sheet.text(x + width / 2, y, shown, at="center", colour="ink" if place in places else "soft")
+            sheet.text(x + width / 2, y, shown, at="center", colour="ink" if place in chosen else "soft")
             x += width + 7
 
-    marked = (f"[{plain(word)}]" if i in places else plain(word) for i, word in enumerate(words))
+    marked = (f"[{printable(word)}]" if i in chosen else printable(word) for i, word in enumerate(words))
     return Picture(draw, f"{heads[0]}, in brackets; {heads[1]}: {' '.join(marked)}")
 
 
 LINE = 20  # px: height of a line in the box of a state
 
 
-def automaton(table: np.ndarray, words: Sequence[str]) -> Picture:
-    """Draw a small automaton from top to bottom: a box for each state, an arrow for each transition.
+def automaton(transitions: np.ndarray, vocabulary: Sequence[str]) -> Picture:
+    """Draw a small automaton from top to bottom, with a box for each state and an arrow for each transition.
 
-    A box lists the texts that can follow; the label of an arrow is the word, or the words, that lead along
-    it.
+    A box lists the texts that can follow. The label of an arrow consists of the words that cause the
+    transition.
 
     Args:
-        table: the next state for each state and word, or `NONE`, (states, V); without loops, and with at most
-            two paths from state 0.
-        words: the vocabulary, one word per column.
+        transitions: the next state for each state and word, or `NONE`, (states, V). There are no loops, and
+            at most two paths from state 0.
+        vocabulary: the words, one for each column of `transitions`.
 
     Raises:
         ValueError: there are more than two paths.
     """
-    steps: list[dict[int, list[str]]] = [{} for _ in table]
-    for state, column in np.argwhere(table != NONE).tolist():
-        steps[state].setdefault(int(table[state, column]), []).append(words[column])
+    steps: list[dict[int, list[str]]] = [{} for _ in transitions]
+    for state, column in np.argwhere(transitions != NONE).tolist():
+        steps[state].setdefault(int(transitions[state, column]), []).append(vocabulary[column])
 
     def ways(state: int) -> list[list[int]]:
         return [[state, *way] for to in steps[state] for way in ways(to)] or [[state]]
@@ -71,7 +71,7 @@ def automaton(table: np.ndarray, words: Sequence[str]) -> Picture:
         return [f"{word} {end}".strip() for word, end in behind] or [""]
 
     through = ways(0)
-    need(len(through) <= 2, f"{len(through)} ways lead through the states; expected at most 2 to draw")
+    require(len(through) <= 2, f"{len(through)} ways lead through the states; expected at most 2 to draw")
     reached = sorted({state for way in through for state in way})
     left = {state: [end or "nothing is left" for end in endings(state)] for state in reached}
     lanes = {state: [n for n, way in enumerate(through) if state in way] for state in reached}
@@ -96,30 +96,34 @@ def automaton(table: np.ndarray, words: Sequence[str]) -> Picture:
                 sheet.text(x + 10, below + 14, text, bold=True)
 
     sentence = (
-        f"State {n}, left: {' | '.join(map(plain, lines))}"
-        + "".join(f"; {plain(' or '.join(output))} leads to {to}" for to, output in steps[n].items())
+        f"State {n}, left: {' | '.join(map(printable, lines))}"
+        + "".join(f"; {printable(' or '.join(output))} leads to {to}" for to, output in steps[n].items())
         for n, lines in left.items()
     )
     return Picture(draw, f"{'. '.join(sentence)}.")
 
 
-def ahead(
-    states: Sequence[int], drafted: Sequence[str], wrote: Sequence[str], must: Mapping[int, Sequence[str]]
+def draft_states(
+    states: Sequence[int],
+    drafted: Sequence[str],
+    output: Sequence[str],
+    required: Mapping[int, Sequence[str]],
 ) -> Picture:
-    """Draw how a draft advances the state, and the state after a rejection: the right state, and a bug's.
+    """Draw how a draft advances the automaton's state, and the right and the wrong state after a rejection.
 
     Args:
-        states: the state before the draft, then the state after each drafted word; all differ.
+        states: the state before the draft, then the state after each drafted word. All differ.
         drafted: the drafted words, up to 4.
-        wrote: the words that the model wrote: the accepted words, then the word that replaces the rejected
-            one.
-        must: maps the right state, then the bug's state, to the words that must follow; both are in `states`.
+        output: the words that the model wrote: the accepted words, then the word that replaces the rejected
+            word.
+        required: maps the right state, then the state to which a bug leads, to the words that must follow
+            there. Both states are in `states`.
     """
-    a = len(wrote) - 1
-    right, stays = must
-    sentence = f"back to {states[a]}, then {plain(wrote[a])} leads to {right}"
+    a = len(output) - 1
+    right, stays = required
+    sentence = f"back to {states[a]}, then {printable(output[a])} leads to {right}"
     ends = {
-        state: (f"{name}: in {state}, and next come", " ".join(map(plain, must[state])))
+        state: (f"{name}: in {state}, and next come", " ".join(map(printable, required[state])))
         for state, name in ((right, "right"), (stays, "with the bug"))
     }
 
@@ -144,7 +148,7 @@ def ahead(
         sheet.arrow(back, down, back, y + 17, COLOURS[0])
         sheet.line((back + 10, y + 17), (back + 10, on), (at[right], on), colour=COLOURS[0], width=1.6)
         sheet.arrow(at[right], on, at[right], y + 17, COLOURS[0])
-        sheet.note(back + 16, on + 16, shorten(wrote[a], step - 8, SMALL), colour="ink")
+        sheet.note(back + 16, on + 16, shorten(output[a], step - 8, SMALL), colour="ink")
         sheet.note(back, y + 78, shorten(sentence, sheet.width - back - 14, SMALL), colour="ink")
         y += 112
         for state, (head, follow) in ends.items():
@@ -153,22 +157,22 @@ def ahead(
             sheet.text(40, y + 23, shorten(follow, sheet.width - 58, bold=True), bold=True)
             y += 54
 
-    what = f"The draft {' '.join(map(plain, drafted))} leads through the states {[*states]}. "
-    what += f"{plain(drafted[a])} is rejected: {sentence}."
+    what = f"The draft {' '.join(map(printable, drafted))} leads through the states {[*states]}. "
+    what += f"{printable(drafted[a])} is rejected: {sentence}."
     return Picture(draw, f"{what} {'. '.join(f'{head}: {follow}' for head, follow in ends.values())}.")
 
 
-def two_ways(texts: Mapping[str, tuple[float, float]], ways: tuple[str, str]) -> Picture:
-    """Draw the probability of each text under two methods, as one bar above the other.
+def compare_probabilities(texts: Mapping[str, tuple[float, float]], methods: tuple[str, str]) -> Picture:
+    """Draw two bars for each text: its probabilities under two methods of decoding.
 
     Args:
         texts: maps each text to its probability under the first and under the second method, 0 to 1.
-        ways: the names of the two methods.
+        methods: the names of the two methods.
     """
 
     def draw(sheet: Sheet) -> None:
         y, longest = 20.0, (sheet.width - 36 - text_width("100.0%", SMALL, bold=True) - 12)
-        for name, colour in zip(ways, COLOURS, strict=True):
+        for name, colour in zip(methods, COLOURS, strict=True):
             sheet.square(24, y, 12, colour)
             sheet.note(38, y, name, colour="ink")
             y += 22
@@ -181,5 +185,5 @@ def two_ways(texts: Mapping[str, tuple[float, float]], ways: tuple[str, str]) ->
                 sheet.note(18 + longest * p + 8, y, f"{p:.1%}", colour="ink", bold=True)
             y += 22
 
-    sentence = [f"{plain(text)}: {a:.1%} and {b:.1%}" for text, (a, b) in texts.items()]
-    return Picture(draw, f"Probability of a text, {ways[0]} and {ways[1]}. {'; '.join(sentence)}.")
+    sentence = [f"{printable(text)}: {a:.1%} and {b:.1%}" for text, (a, b) in texts.items()]
+    return Picture(draw, f"Probability of a text, {methods[0]} and {methods[1]}. {'; '.join(sentence)}.")

@@ -9,7 +9,7 @@ from typing import Any
 from helpers.cost.config import model_of
 from helpers.cost.models import CARDS, MODELS, PublishedModel
 from helpers.cost.step import step_time
-from helpers.drawing.words import need
+from helpers.drawing.words import require
 from helpers.stepper.format import VIEW, fill
 from helpers.stepper.machines import machines, model_line
 from helpers.stepper.view import View, one_of
@@ -74,7 +74,7 @@ class StepTime(View):
         for name, field in SAY["fields"].items():
             least, most = field["least"], field["most"]
             values = {"name": field["name"], "got": self.chosen[name], "least": least, "most": most}
-            need(least <= self.chosen[name] <= most, fill(SAY["range"], **values))
+            require(least <= self.chosen[name] <= most, fill(SAY["range"], **values))
 
     @property
     def data(self) -> str:

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.browser
 CELLS = (
     "from helpers import explorers, plots, toy\nfrom helpers.recording.toy import record_toy\n"
     "from helpers.stepper import Live, Stepper, StepTime\n\n"
-    "plots.triangle(record_toy(max_new_tokens=3, ban_eos=True))",
+    "plots.score_triangle(record_toy(max_new_tokens=3, ban_eos=True))",
     "Stepper(record_toy())",
     "Stepper(record_toy(ban_eos=True, max_new_tokens=30), 'lab', start='prefill')",
     "StepTime(users=2)",
@@ -199,7 +199,7 @@ def a_model_writes(page: Page, file: Path) -> None:
 @pytest.mark.parametrize("page_of", ["nbconvert", "another editor"])
 def test_one_picture_of_a_figure_is_in_sight_elsewhere(page: Page, page_of: str) -> None:
     """In a page of nbconvert it is the SVG, in another editor's the PNG."""
-    picture = plots.triangle(record_toy(ban_eos=True))
+    picture = plots.score_triangle(record_toy(ban_eos=True))
     png = {"image/png": b64encode(picture.png()).decode(), "text/plain": picture.alt}
     outputs = [v4.new_output("display_data", data) for data in (png, {"text/html": picture.html()})]
     cell = v4.new_code_cell("figure", execution_count=1, outputs=outputs)
