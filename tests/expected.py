@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from helpers.trace import Part, Pass, Run, Trace, spread
+from helpers.trace import Part, Pass, Run, Trace, indices_of_ranges
 
 
 def expected(trace: Trace, name: str, index: int, layer: int) -> dict[str, Any]:
@@ -43,8 +43,8 @@ class Moment:
     def __post_init__(self) -> None:
         self.event = self.run.passes[self.index]
         self.state = next(one for one in self.event.shapes if one["layer"] == self.layer)["v"] is None
-        self.part = self.event.at(self.layer).parts[0]
-        self.shares = self.event.at(self.layer).counts["kv_rows"] == 0
+        self.part = self.event.for_layer(self.layer).parts[0]
+        self.shares = self.event.for_layer(self.layer).counts["kv_rows"] == 0
         self.live = self.part.queries
         self.tokens = self.trace.sequences[0].tokens
         self.steps = self.counted(self.run.passes[: self.index + 1])
@@ -53,23 +53,25 @@ class Moment:
 
     def counted(self, passes: list[Pass]) -> list[tuple[Pass, Part]]:
         """Passes, training apart."""
-        return [(one, one.at(self.layer).parts[0]) for one in passes if one.phase != "training"]
+        return [(one, one.for_layer(self.layer).parts[0]) for one in passes if one.phase != "training"]
 
     @cached_property
     def looks(self) -> dict[int, list[int]]:
         """What each token that has run looked at when it last did."""
         parts = [*(part for _, part in self.steps), self.part]
-        return {q: spread(r) for part in parts for q, r in zip(part.queries, part.visible, strict=True)}
+        return {
+            q: indices_of_ranges(r) for part in parts for q, r in zip(part.queries, part.visible, strict=True)
+        }
 
     def marks(self) -> list[list[str]]:
         """The grid: scored now or so many times, masked, scored before."""
         times: dict[tuple[int, int], int] = {}
         for _, part in self.steps:
             for query, ranges in zip(part.queries, part.visible, strict=True):
-                for key in spread(ranges):
+                for key in indices_of_ranges(ranges):
                     times[query, key] = times.get((query, key), 0) + 1
         live = {q: set(seen) for q, seen in self.looks.items() if q in self.live}
-        there = set() if self.state else {*self.live, *spread(self.part.read)}
+        there = set() if self.state else {*self.live, *indices_of_ranges(self.part.read)}
 
         def mark(query: int, key: int) -> str:
             count = times.get((query, key), 0)
@@ -102,9 +104,9 @@ class Moment:
 
     def row_state(self, token: int) -> str:
         """What happens to a token's row of K and V."""
-        if token in spread(self.part.written):
+        if token in indices_of_ranges(self.part.written):
             return "written"
-        if token in spread(self.part.read):
+        if token in indices_of_ranges(self.part.read):
             return "read"
         if self.state or token in self.live:
             return "empty" if self.state else "read" if self.shares else "made"
@@ -120,8 +122,8 @@ class Moment:
         """A context of one number, from the pass in which the query was new."""
         for event in self.trace.runs[0].passes + self.trace.runs[-1].passes:
             part = event.parts[0]
-            if query in spread(part.new) and f"{layer}.{head}" in part.contexts:
-                numbers = part.contexts[f"{layer}.{head}"][spread(part.new).index(query)]
+            if query in indices_of_ranges(part.new) and f"{layer}.{head}" in part.contexts:
+                numbers = part.contexts[f"{layer}.{head}"][indices_of_ranges(part.new).index(query)]
                 return numbers[0] if len(numbers) == 1 else None
         return None
 
@@ -131,12 +133,12 @@ class Moment:
             kept = any(size for name, size in self.event.shapes[self.layer].items() if name != "layer")
             return "the state is rewritten" if kept else "no row written or read"
         if self.shares:
-            seen = spread([*self.part.read, *self.part.new, *self.part.repeated])
+            seen = indices_of_ranges([*self.part.read, *self.part.new, *self.part.repeated])
             return f"no row made; {rows(len(seen))} of an earlier layer read"
-        made, again = len(self.live), len(spread(self.part.repeated))
+        made, again = len(self.live), len(indices_of_ranges(self.part.repeated))
         if not self.keeps or self.is_training:
             return f"{rows(made)} made, " + (f"{again} again" if again else "used, dropped")
-        read, written = len(spread(self.part.read)), len(spread(self.part.written))
+        read, written = len(indices_of_ranges(self.part.read)), len(indices_of_ranges(self.part.written))
         return f"{rows(read)} read, {written} written" if read else f"{rows(written)} written"
 
 

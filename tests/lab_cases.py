@@ -13,7 +13,7 @@ from typing import Any
 from helpers.cost.layers import LayerType, State, Window
 from helpers.cost.models import MODELS
 from helpers.cost.step import pairs_of
-from helpers.trace import Pass, Run, Trace, spread
+from helpers.trace import Pass, Run, Trace, indices_of_ranges
 
 COUNTED = ("Llama-3.1-8B", "Mistral-7B v0.1", "gpt-oss-20b", "Qwen3.5-27B", "DeepSeek-V3")
 LENGTHS = (1, 128, 1000, 10_000)
@@ -42,7 +42,7 @@ def tokens_at(step: Pass, prompt: int, length: int) -> tuple[int, int, int]:
     part = step.parts[0]
     recorded = part.queries[-1] + 1
     seen = recorded + length - prompt
-    counts = len(part.queries), len(spread(part.new))
+    counts = len(part.queries), len(indices_of_ranges(part.new))
     tokens, anew = (seen if n == recorded else n for n in counts)  # as many, unless the prompt is among them
     return tokens, seen - tokens, anew
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from helpers.recording.recorder import RERUN_TOLERANCE
-from helpers.trace import Part, Pass, Run, Trace, spread, weight_key
-from helpers.trace.record import FULL
+from helpers.trace import Part, Pass, Run, Trace, indices_of_ranges, weight_key
+from helpers.trace.record import WEIGHT_SCALE
 
 
 def check(trace: Trace) -> None:
@@ -41,20 +41,20 @@ def _check_run(trace: Trace, run: Run) -> None:
         assert set(part.queries) <= chosen
         _check_outputs(trace, part)
         chosen |= {out.chosen for out in part.out}
-        rows += spread(part.written)
+        rows += indices_of_ranges(part.written)
         ran |= set(part.queries) if event.phase != "training" else set()
         _check_counts(trace, event, part)
 
 
 def _check_rows(run: Run, event: Pass, part: Part, rows: list[int], ran: set[int]) -> None:
     uncached = run.cache == "none" or event.phase == "training"
-    assert not set(spread(part.new)) & ran
-    assert set(spread(part.repeated)) <= ran
-    assert spread(part.read) == ([] if uncached else rows)
-    assert spread(part.written) == ([] if uncached else part.queries)
+    assert not set(indices_of_ranges(part.new)) & ran
+    assert set(indices_of_ranges(part.repeated)) <= ran
+    assert indices_of_ranges(part.read) == ([] if uncached else rows)
+    assert indices_of_ranges(part.written) == ([] if uncached else part.queries)
     assert part.kept == ((0, 0) if uncached else (len(rows), len(rows) + len(part.queries)))
-    present = {*spread(part.read), *part.queries}
-    for query, visible in zip(part.queries, map(spread, part.visible), strict=True):
+    present = {*indices_of_ranges(part.read), *part.queries}
+    for query, visible in zip(part.queries, map(indices_of_ranges, part.visible), strict=True):
         assert query in visible
         assert max(visible) == query
         assert set(visible) <= present
@@ -67,17 +67,17 @@ def _check_rows(run: Run, event: Pass, part: Part, rows: list[int], ran: set[int
 
 def _check_weights(trace: Trace, part: Part) -> None:
     contents = {v.layer: np.array(v.v) for v in trace.values or []}
-    new = spread(part.new)
+    new = indices_of_ranges(part.new)
     for layer, head in trace.recorded:
-        for query, visible in zip(part.queries, map(spread, part.visible), strict=True):
-            weights = trace.weights[weight_key(0, query, layer, head)] / FULL
+        for query, visible in zip(part.queries, map(indices_of_ranges, part.visible), strict=True):
+            weights = trace.weights[weight_key(0, query, layer, head)] / WEIGHT_SCALE
             assert len(weights) == len(visible)
             total = weights.sum()
             assert min(abs(total - 1), abs(total)) <= 0.005  # 0 where there is nothing to pick
             if query in new and layer in contents and part.contexts:
                 v = contents[layer][visible]
                 context = part.contexts[f"{layer}.{head}"][new.index(query)]
-                allowed = np.abs(v).sum(axis=0) / FULL + RERUN_TOLERANCE[8] * np.abs(v).max()
+                allowed = np.abs(v).sum(axis=0) / WEIGHT_SCALE + RERUN_TOLERANCE[8] * np.abs(v).max()
                 assert (np.abs(weights @ v - context) <= allowed).all()
 
 
@@ -96,8 +96,8 @@ def _check_outputs(trace: Trace, part: Part) -> None:
 
 
 def _check_counts(trace: Trace, event: Pass, part: Part) -> None:
-    T, read = len(part.queries), len(spread(part.read))
-    S, pairs = T + read, sum(len(spread(visible)) for visible in part.visible)
+    T, read = len(part.queries), len(indices_of_ranges(part.read))
+    S, pairs = T + read, sum(len(indices_of_ranges(visible)) for visible in part.visible)
     counts = {"positions": T, "kv_rows": T, "rows_read": read, "pairs": pairs, "products": T * S}
     assert event.counts == counts
     model: Any = trace.model

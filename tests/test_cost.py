@@ -31,6 +31,6 @@ def test_closed_form_matches_recorded_counts(prompt: int, reply: int, n_layers: 
     words = [WORDS[n % len(WORDS)] for n in range(prompt)]
     trace = record_toy(words, max_new_tokens=reply, ban_eos=True, training=False, n_layers=n_layers)
     for run, cached in zip(trace.runs, (True, False), strict=True):
-        tokens_processed, pairs = (sum(run.per_step(name)) for name in ("positions", "pairs"))
+        tokens_processed, pairs = (sum(run.counts_per_step(name)) for name in ("positions", "pairs"))
         recorded = Counts(tokens_processed, pairs, run.passes[-1].parts[0].kept[1])
         assert whole_reply(prompt, reply, cached) == recorded

@@ -25,7 +25,7 @@ from helpers.model.transformer import Transformer
 from helpers.recording.model import record_model
 from helpers.sampling import Sampling, next_probabilities
 from helpers.tokenizer import Tokenizer
-from helpers.trace import FULL, Trace, compare
+from helpers.trace import WEIGHT_SCALE, Trace, compare
 from tests.machine import ROOT
 from tests.tiny import tiny
 from tools.halve import PATH, page_file
@@ -157,7 +157,7 @@ def test_it_records_what_python_does(
             recorded=recorded,
             training=False,
             name="weather diaries",
-        ).only("cached" if cache else "uncached")
+        ).only_run("cached" if cache else "uncached")
         assert compare(wanted, got) == "equal"
         assert vars(got.model) == vars(wanted.model) | {"scale": pytest.approx(32**-0.5)}
         assert got.sequences == wanted.sequences
@@ -180,7 +180,7 @@ def test_weights_of_a_long_text_keep_their_sum(node: str, tmp_path: Path) -> Non
     (answer,) = answers(node, tmp_path / "tiny", [write], "written")
     rows = Trace.from_json(json.dumps(answer["trace"])).weights
     assert len(rows) == 900
-    assert max(abs(int(row.sum()) / FULL - 1) for row in rows.values()) < 0.0025
+    assert max(abs(int(row.sum()) / WEIGHT_SCALE - 1) for row in rows.values()) < 0.0025
 
 
 def test_full_and_too_long(node: str, tmp_path: Path) -> None:

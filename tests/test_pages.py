@@ -132,7 +132,7 @@ def test_prefill_against_decode_matches_a_recorded_run(pages: dict[str, str]) ->
     model, tokenizer = shipped.load()
     trace = record_model(model, "Mia writes from Oslo.", tokenizer, max_new_tokens=3)
     T = trace.sequences[0].prompt
-    runs = zip(*(trace.only(name).runs[0].steps for name in ("cached", "uncached")), strict=True)
+    runs = zip(*(trace.only_run(name).runs[0].steps for name in ("cached", "uncached")), strict=True)
     for n, (kept, again) in enumerate(runs):
         sizes = {"T": T, "S": T + n}
 

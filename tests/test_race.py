@@ -13,4 +13,4 @@ def test_what_cannot_race() -> None:
         with pytest.raises(
             ValueError, match=r"got runs with the caches \['\w+'\], expected one with a cache"
         ):
-            Race(record_toy().only(name))
+            Race(record_toy().only_run(name))

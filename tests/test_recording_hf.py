@@ -15,7 +15,7 @@ from helpers.model import shipped
 from helpers.recording.hf import HFCache, attention_hook, forward, watch
 from helpers.recording.model import record_model
 from helpers.stepper import Stepper
-from helpers.trace import Trace, compare, spread
+from helpers.trace import Trace, compare, indices_of_ranges
 from tests import oracle
 from tests.tiny import enlarge
 
@@ -103,7 +103,7 @@ def test_watching_changes_no_logit(model_type: str) -> None:
 @pytest.mark.parametrize("model_type", [name for name in MODELS if name != "deepseek_v32"])
 def test_runs_with_and_without_cache_are_equal(model_type: str) -> None:
     recorded = trace(model_type)
-    assert compare(recorded.only("cached"), recorded.only("uncached"), tolerance=1e-3) == "equal"
+    assert compare(recorded.only_run("cached"), recorded.only_run("uncached"), tolerance=1e-3) == "equal"
     assert len(recorded.run("cached").passes) == 5
     loaded = Trace.from_json(recorded.to_json())
     assert loaded.to_json() == recorded.to_json()
@@ -114,18 +114,26 @@ def test_runs_with_and_without_cache_are_equal(model_type: str) -> None:
 def test_a_sliding_window_limits_the_entries_kept(model_type: str) -> None:
     """A window of 4: three entries stay, however many tokens were seen; layer 1 keeps all."""
     passes = trace(model_type).run("cached").passes
-    kept = [[event.at(layer).parts[0].kept for layer in range(3)] for event in passes]
+    kept = [[event.for_layer(layer).parts[0].kept for layer in range(3)] for event in passes]
     assert kept == [[(0, 3), (0, 8), (0, 3)], *([(3, 3), (n, n + 1), (3, 3)] for n in range(8, 12))]
-    prefill, decode = (event.at(0).parts[0] for event in passes[:2])
-    assert [spread(seen) for seen in prefill.visible] == [[*range(max(0, n - 3), n + 1)] for n in range(8)]
-    assert (spread(prefill.written), spread(decode.read), spread(decode.written)) == (
+    prefill, decode = (event.for_layer(0).parts[0] for event in passes[:2])
+    assert [indices_of_ranges(seen) for seen in prefill.visible] == [
+        [*range(max(0, n - 3), n + 1)] for n in range(8)
+    ]
+    assert (
+        indices_of_ranges(prefill.written),
+        indices_of_ranges(decode.read),
+        indices_of_ranges(decode.written),
+    ) == (
         [5, 6, 7],
         [5, 6, 7],
         [8],
     )
-    assert [spread(seen) for seen in decode.visible] == [[5, 6, 7, 8]]
+    assert [indices_of_ranges(seen) for seen in decode.visible] == [[5, 6, 7, 8]]
     whole = passes[1].parts[0]
-    assert spread(whole.read) == [*range(8)], "the part is that of layer 1, though layer 0 came first"
+    assert indices_of_ranges(whole.read) == [*range(8)], (
+        "the part is that of layer 1, though layer 0 came first"
+    )
     assert trace(model_type).model.layer_types == [name.replace("_", " ") for name in TYPES]
 
 
@@ -135,18 +143,23 @@ def test_a_layer_with_a_state_has_no_entries() -> None:
     for event in (event for run in mixed.runs for event in run.passes):
         states = [{name: x for name, x in shape.items() if x and name != "layer"} for shape in event.shapes]
         assert states[0] == states[2] == {"state": [1, 4, 8, 12], "convolution": [1, 80, 4]}
-        part, counts = event.at(0).parts[0], event.at(0).counts
+        part, counts = event.for_layer(0).parts[0], event.for_layer(0).counts
         assert (part.read, part.written, part.kept) == ([], [], (0, 0))
         assert (counts["pairs"], counts["kv_rows"], counts["products"]) == (0, 0, 0)
-        assert event.at(1).counts["pairs"] == sum(query + 1 for query in event.parts[0].queries)
+        assert event.for_layer(1).counts["pairs"] == sum(query + 1 for query in event.parts[0].queries)
 
 
 def test_layers_that_share_entries_compute_none() -> None:
     for run in trace("gemma4_text").runs:
         for event in run.passes:
-            assert [event.at(layer).counts["kv_rows"] > 0 for layer in range(4)] == [True, True, False, False]
-            assert event.at(2).parts[0].visible == event.at(0).parts[0].visible
-            assert event.at(3).parts[0].written == []
+            assert [event.for_layer(layer).counts["kv_rows"] > 0 for layer in range(4)] == [
+                True,
+                True,
+                False,
+                False,
+            ]
+            assert event.for_layer(2).parts[0].visible == event.for_layer(0).parts[0].visible
+            assert event.for_layer(3).parts[0].written == []
             assert event.shapes[3]["k"] == event.shapes[1]["k"] != event.shapes[0]["k"]
 
 
@@ -166,7 +179,7 @@ def test_sizes_of_grouped_heads_latents_and_chosen_keys() -> None:
         (6, 6, 12, 10),
         (6, 6, 7, 7),
     ]
-    picked = {event.at(2).counts["pairs"] for event in trace("deepseek_v32").run("cached").passes[1:]}
+    picked = {event.for_layer(2).counts["pairs"] for event in trace("deepseek_v32").run("cached").passes[1:]}
     assert picked == {4}, "a token attends to four of its entries"
 
 

@@ -46,7 +46,7 @@ def test_a_trace_is_what_generate_does(n_kv_heads: int, dtype: torch.dtype) -> N
     assert trace.model.element_bytes == dtype.itemsize
     # logits around 6, rounded to bfloat16, change by 0.05 when sums run in another order
     tolerance = 0.05 if dtype == torch.bfloat16 else 1e-4
-    assert compare(trace.only("cached"), trace.only("uncached"), tolerance) == "equal"
+    assert compare(trace.only_run("cached"), trace.only_run("uncached"), tolerance) == "equal"
 
 
 def test_chosen_layers_and_heads_have_the_same_weights() -> None:
@@ -134,7 +134,7 @@ def test_the_stored_diary_is_the_shipped_models_run() -> None:
     assert stored.sequences == today.sequences
     assert oracle.work(stored) == oracle.work(today)
     for name in ("cached", "uncached"):
-        assert compare(stored.only(name), today.only(name)) == "equal"
+        assert compare(stored.only_run(name), today.only_run(name)) == "equal"
     lines, logits_today = load_diary_logits(), record_logits(today)
     assert (lines.words, lines.vocabulary) == (logits_today.words, logits_today.vocabulary)
     assert lines.replies == logits_today.replies

@@ -17,7 +17,7 @@ from helpers import corpus
 from helpers.model import shipped
 from helpers.recording.model import text_of
 from helpers.tokenizer import EOS, FILE, Tokenizer
-from helpers.trace import join
+from helpers.trace import join_token_texts
 
 WORDS = corpus.vocabulary()
 TOKENIZER = Tokenizer.from_words(WORDS)
@@ -104,7 +104,9 @@ made = functools.cache(lambda name: Tokenizer(MAKERS[name]()))
 def test_subword_tokenizer_encodes_any_text(name: str, text: str) -> None:
     ids = made(name).encode(text)
     assert made(name).decode(ids) == text
-    shown = join(text_of(made(name), i) for i in ids)  # the blank that Llama 2 has before a text is there
+    shown = join_token_texts(
+        text_of(made(name), i) for i in ids
+    )  # the blank that Llama 2 has before a text is there
     assert shown.removeprefix(" " if name == "characters" and text else "") == text
 
 

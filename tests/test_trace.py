@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 from helpers.recording.toy import record_toy
 from helpers.sampling import Sampling
-from helpers.trace import Trace, TraceError, compare, engine, gather, record, spread
+from helpers.trace import Trace, TraceError, compare, engine, indices_of_ranges, ranges_of_indices, record
 from tests import oracle
 from tests.machine import ROOT
 from tests.made_traces import HOSTILE, UNEQUAL, kinds
@@ -93,7 +93,7 @@ def test_the_example_in_format_md_equals_a_recorded_trace() -> None:
     text = (ROOT / "helpers/trace/FORMAT.md").read_text(encoding="utf-8")
     example = text.partition("```json")[2].partition("```")[0]
     SCHEMA.validate(json.loads(example))
-    recorded = record_toy(["weather", "so"], max_new_tokens=2, training=False).only("cached")
+    recorded = record_toy(["weather", "so"], max_new_tokens=2, training=False).only_run("cached")
     assert compare(Trace.from_json(example), recorded) == "equal"
     assert oracle.work(Trace.from_json(example)) == oracle.work(recorded)
 
@@ -142,15 +142,15 @@ def test_an_invalid_trace_raises(text: bytes, message: str, tmp_path: Path) -> N
 
 @given(st.sets(st.integers(0, 40)))
 def test_indices_survive_ranges(indices: set[int]) -> None:
-    ranges = gather(sorted(indices))
-    assert spread(ranges) == sorted(indices)
+    ranges = ranges_of_indices(sorted(indices))
+    assert indices_of_ranges(ranges) == sorted(indices)
     assert all(stop < start for (_, stop), (start, _) in itertools.pairwise(ranges))
 
 
 def test_runs_and_weights_are_found_or_raise() -> None:
     trace = a_trace()
-    assert trace.only("uncached").runs == [trace.run("uncached")]
-    assert trace.run("cached").per_step("positions") == [4, 1, 1]
+    assert trace.only_run("uncached").runs == [trace.run("uncached")]
+    assert trace.run("cached").counts_per_step("positions") == [4, 1, 1]
     assert [event.phase for event in trace.run("cached").steps] == ["prefill", "decode", "decode"]
     with pytest.raises(KeyError, match=r"no run named 'fast'; this trace has \['cached', 'uncached'\]"):
         trace.run("fast")

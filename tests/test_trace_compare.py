@@ -23,7 +23,7 @@ def long() -> Trace:
 @pytest.mark.parametrize("settings", [{}, {"ban_eos": True}, {"sampling": Sampling(1.3, seed=4)}], ids=str)
 def test_cached_and_uncached_runs_are_equal(settings: dict[str, Any], n_layers: int) -> None:
     trace = record_toy(n_layers=n_layers, **settings)
-    assert compare(trace.only("cached"), trace.only("uncached")) == "equal"
+    assert compare(trace.only_run("cached"), trace.only_run("uncached")) == "equal"
 
 
 Change = Callable[[Trace], Any]
@@ -140,4 +140,4 @@ def test_contexts_that_were_not_recorded_are_not_compared() -> None:
 
 def test_another_number_of_runs_raises() -> None:
     with pytest.raises(ValueError, match="got 2 and 1 runs; expected the same number"):
-        compare(long(), long().only("cached"))
+        compare(long(), long().only_run("cached"))

@@ -18,7 +18,7 @@ from helpers.model.adapter import with_adapter
 from helpers.model.transformer import Transformer
 from helpers.museum.runner import Prompt, Repair, Runner
 from helpers.tokenizer import Tokenizer
-from helpers.trace import Trace, compare, spread
+from helpers.trace import Trace, compare, indices_of_ranges
 
 Serve = Callable[[Runner, Prompt, bool], None]
 EXHIBITS: dict[str, Exhibit] = {}
@@ -115,7 +115,7 @@ def contexts(trace: Trace) -> list[dict[int, np.ndarray]]:
     for event in trace.runs[0].passes:
         [part] = event.parts
         x = np.array([[part.contexts[f"{layer}.{head}"] for head in range(H)] for layer in range(L)])
-        passes.append(dict(zip(spread(part.new), np.moveaxis(x, 2, 0), strict=True)))
+        passes.append(dict(zip(indices_of_ranges(part.new), np.moveaxis(x, 2, 0), strict=True)))
     return passes
 
 

@@ -17,7 +17,17 @@ from helpers.model.transformer import Transformer
 from helpers.recording.model import as_array, model_sizes, selection_of, tokens_of
 from helpers.recording.recorder import attention_weights
 from helpers.tokenizer import Tokenizer
-from helpers.trace import FULL, Output, Part, Pass, Run, TokenSequence, Trace, gather, weight_key
+from helpers.trace import (
+    WEIGHT_SCALE,
+    Output,
+    Part,
+    Pass,
+    Run,
+    TokenSequence,
+    Trace,
+    ranges_of_indices,
+    weight_key,
+)
 
 Hook = Callable[..., None]
 Repair = Callable[..., Any] | None
@@ -101,7 +111,7 @@ class Runner:
     def run(self, text: Sequence[int], cache: Cache | None) -> Tensor:
         """Run the new tokens of a text, or all of it without a cache; return the last logits, (V,)."""
         new = range(self.n_computed, len(text))
-        part = Part(0, gather(new), [], [], [], (0, 0), [], None, {}, [])
+        part = Part(0, ranges_of_indices(new), [], [], [], (0, 0), [], None, {}, [])
         phase = "decode" if new.start >= self.tokens.prompt else "prefill"
         ids = text if cache is None else text[new.start :]
         with ExitStack() as hooks:
@@ -134,9 +144,9 @@ class Runner:
             k = np.repeat(k, q.shape[1] // k.shape[1], axis=1)
             visible = np.broadcast_to(mask, (1, 1, *mask.shape[-2:]))[0, 0, -len(new) :]
             weights = attention_weights(q[:, :, -len(new) :] @ k.swapaxes(-1, -2) * core.scale, visible)[0]
-            stored = np.round(weights * FULL).astype(np.uint16)
+            stored = np.round(weights * WEIGHT_SCALE).astype(np.uint16)
             if not layer:
-                part.visible = [gather(np.flatnonzero(row)) for row in visible]
+                part.visible = [ranges_of_indices(np.flatnonzero(row)) for row in visible]
             for head, rows in enumerate(stored):
                 for token, row, mask_row in zip(new, rows, visible, strict=True):
                     self.trace.weights[weight_key(0, token, layer, head)] = row[mask_row]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import LARGE, SMALL, number_repeated, pluralize, printable, require, shorten
-from helpers.trace import Run, Trace, spread
+from helpers.trace import Run, Trace, indices_of_ranges
 
 
 def score_counts(run: Run, n_tokens: int) -> list[list[int]]:
@@ -21,7 +21,7 @@ def score_counts(run: Run, n_tokens: int) -> list[list[int]]:
     for p in run.steps:
         part = p.parts[0]
         for query, visible in zip(part.queries, part.visible, strict=True):
-            for key in spread(visible):
+            for key in indices_of_ranges(visible):
                 times[query][key] += 1
     return times
 
@@ -86,7 +86,7 @@ def score_triangle(trace: Trace, run: str = "uncached") -> Picture:
 
 def first_pass_of_token(run: Run, token: int) -> int:
     """Return the index, from 0, of the first pass that processed the token at index `token`."""
-    return next(n for n, p in enumerate(run.steps) if token in spread(p.parts[0].new))
+    return next(n for n, p in enumerate(run.steps) if token in indices_of_ranges(p.parts[0].new))
 
 
 def _shade(run: Run, query: int, count: int) -> tuple[float, str]:

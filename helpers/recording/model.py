@@ -19,7 +19,7 @@ from helpers.recording.loop import TokenSelection, record_run
 from helpers.recording.recorder import Recorder
 from helpers.sampling import GREEDY, Sampling, chooser
 from helpers.tokenizer import Tokenizer, token_bytes, token_text
-from helpers.trace import Model, Token, Trace, spell
+from helpers.trace import Model, Token, Trace, text_of_bytes
 from helpers.validate import check_whole
 
 
@@ -145,5 +145,5 @@ def text_of(tokenizer: Any, token: int) -> str:
         text = tokenizer.decode([token]) if tokenizer else ""
     else:
         text = token_text(library, token)
-        text = spell(token_bytes(library, token)) if "\ufffd" in text else text
+        text = text_of_bytes(token_bytes(library, token)) if "\ufffd" in text else text
     return text or f"<{token}>"

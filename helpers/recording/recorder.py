@@ -19,10 +19,10 @@ from helpers.trace import (
     Trace,
     TraceError,
     Values,
-    gather,
+    ranges_of_indices,
     weight_key,
 )
-from helpers.trace.record import FULL
+from helpers.trace.record import WEIGHT_SCALE
 
 SUM_TOLERANCE = 0.005  # how far the sum of a stored row of weights may be from the exact sum
 # How far a weight may change when its token runs again in a pass of another shape, which sums in another
@@ -96,12 +96,12 @@ class Recorder:
         self._layer_groups: list[tuple[np.ndarray, int, Kept]] = []  # layers with equal mask and entries
         part = Part(
             sequence=0,
-            new=gather(set(tokens) - self._seen),
+            new=ranges_of_indices(set(tokens) - self._seen),
             visible=[],
             read=[],
             written=[],
             kept=(0, 0),
-            repeated=gather(set(tokens) & self._seen),
+            repeated=ranges_of_indices(set(tokens) & self._seen),
             target=[token + 1 for token in tokens] if phase == "training" else None,
             contexts={},
             out=[],
@@ -244,9 +244,9 @@ class Recorder:
         counts = {"positions": T, "kv_rows": computed, "rows_read": read, "pairs": int(mask.sum())}
         group = Kept(
             layers=[layer],
-            visible=[gather(columns[j] for j in np.flatnonzero(row).tolist()) for row in mask],
-            read=gather(columns[:read]),
-            written=gather(columns[max(read, S - n_cached) :]),
+            visible=[ranges_of_indices(columns[j] for j in np.flatnonzero(row).tolist()) for row in mask],
+            read=ranges_of_indices(columns[:read]),
+            written=ranges_of_indices(columns[max(read, S - n_cached) :]),
             kept=(read if n_cached else 0, n_cached),
             counts=counts | {"products": T * S},
         )
@@ -254,7 +254,7 @@ class Recorder:
 
     def _record_weights(self, layer: int, mask: np.ndarray, weights: np.ndarray, output: np.ndarray) -> None:
         """Store the recorded heads' attention weights and, if values are kept, the new tokens' contexts."""
-        allowed = FULL * RERUN_TOLERANCE[self.trace.model.element_bytes]
+        allowed = WEIGHT_SCALE * RERUN_TOLERANCE[self.trace.model.element_bytes]
         new = [query for query, token in enumerate(self._tokens) if token not in self._seen]
         for head in (head for of_layer, head in self.trace.recorded if of_layer == layer):
             for query, token in enumerate(self._tokens):
@@ -279,9 +279,9 @@ def _in_16_bits(weights: np.ndarray) -> np.ndarray:
 
     Equal weights stay equal, unless this would make their sum too inaccurate.
     """
-    exact = weights.astype(float) * FULL
+    exact = weights.astype(float) * WEIGHT_SCALE
     rounded = np.round(exact)
-    if abs(rounded.sum() - exact.sum()) > FULL * SUM_TOLERANCE / 2:  # only with more than 327 weights
+    if abs(rounded.sum() - exact.sum()) > WEIGHT_SCALE * SUM_TOLERANCE / 2:  # only with more than 327 weights
         rounded = np.diff(np.round(np.cumsum(exact)), prepend=0)
     return rounded.astype(np.uint16)
 

@@ -8,7 +8,7 @@ from helpers.trace.compare import compare
 from helpers.trace.document import TraceError
 from helpers.trace.engine import EngineTrace, RequestTrace, Share, Step
 from helpers.trace.record import (
-    FULL,
+    WEIGHT_SCALE,
     Kept,
     Model,
     Output,
@@ -19,9 +19,9 @@ from helpers.trace.record import (
     TokenSequence,
     Trace,
     Values,
-    gather,
-    spread,
+    indices_of_ranges,
+    ranges_of_indices,
     weight_key,
 )
-from helpers.trace.spelling import join, spell
+from helpers.trace.spelling import join_token_texts, text_of_bytes
 from helpers.trace.words import WordComparison, WordLogits, compare_words, read_logprobs, rounding_limit

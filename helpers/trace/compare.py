@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from helpers.trace.record import FULL, Output, Pass, Run, Trace, spread, weight_key
+from helpers.trace.record import WEIGHT_SCALE, Output, Pass, Run, Trace, indices_of_ranges, weight_key
 
 Field = tuple[str, Any]  # a location in words, and its value; arrays are compared with a tolerance
 
@@ -30,7 +30,7 @@ def compare(a: Trace, b: Trace, tolerance: float = 1e-4) -> str:
     """
     if len(a.runs) != len(b.runs):
         raise ValueError(
-            f"got {len(a.runs)} and {len(b.runs)} runs; expected the same number: use .only(name)"
+            f"got {len(a.runs)} and {len(b.runs)} runs; expected the same number: use .only_run(name)"
         )
     contexts = all(any(p.parts[0].contexts for run in t.runs for p in run.passes) for t in (a, b))
     heads = a.model.head_names or range(a.model.n_heads)  # other names in b are no difference
@@ -58,7 +58,7 @@ def _fields_of_pass(
 ) -> Iterable[Field]:
     yield "recorded heads", trace.recorded
     [part], tokens = event.parts, trace.sequences[0].tokens
-    new = spread(part.new)
+    new = indices_of_ranges(part.new)
     yield "new tokens", part.new
     yield "targets", part.target
     for token in new:
@@ -66,14 +66,14 @@ def _fields_of_pass(
         visible = part.visible[part.queries.index(token)]
         yield f"position {tokens[token].position}, visible tokens", visible
         for layer in layers:
-            visible = event.at(layer).parts[0].visible[part.queries.index(token)]
+            visible = event.for_layer(layer).parts[0].visible[part.queries.index(token)]
             yield f"layer {layer}, position {tokens[token].position}, visible tokens", visible
     for layer, head in trace.recorded:
         by_token = dict(zip(new, part.contexts.get(f"{layer}.{head}", []), strict=False))
         for token in new:
             place = f"layer {layer}, head {heads[head]}, position {tokens[token].position}"
             weights = trace.weights.get(weight_key(0, token, layer, head), np.array([]))
-            yield f"{place}, attention weights", weights / FULL
+            yield f"{place}, attention weights", weights / WEIGHT_SCALE
             if contexts:
                 yield f"{place}, context", np.array(by_token.get(token, []))
     yield "outputs", len(part.out)

@@ -16,8 +16,10 @@ import numpy as np
 
 from helpers.trace.document import Document, check_indices, check_length
 
-FULL = 65535  # an attention weight w is stored as round(w * FULL) in 16 bits
+WEIGHT_SCALE = 65535  # an attention weight w is stored as round(w * WEIGHT_SCALE) in 16 bits
 
+LayerHead = tuple[int, int]  # (layer, head), from 0
+Candidate = tuple[str, float, float]  # (text, logit, probability)
 Range = tuple[int, int]  # half-open: (0, 4) is 0, 1, 2, 3
 
 
@@ -69,13 +71,13 @@ class Output:
 
     Attributes:
         query: index of the query's token.
-        top: the candidates, as (text, logit, probability).
+        top: the candidates for the next token.
         chosen: index of the chosen token.
         how: how it was chosen, such as "greedy".
     """
 
     query: int
-    top: list[tuple[str, float, float]]
+    top: list[Candidate]
     chosen: int
     how: str
 
@@ -98,7 +100,7 @@ class Part:
     @property
     def queries(self) -> list[int]:
         """Indices of the tokens processed in this pass, in increasing order."""
-        return sorted([*spread(self.repeated), *spread(self.new)])
+        return sorted([*indices_of_ranges(self.repeated), *indices_of_ranges(self.new)])
 
 
 @dataclass
@@ -126,7 +128,7 @@ class Pass:
     counts: dict[str, int]  # positions, kv_rows, rows_read, pairs, products
     others: list[Kept] = field(default_factory=list)  # layers that differ
 
-    def at(self, layer: int) -> Pass:
+    def for_layer(self, layer: int) -> Pass:
         """Return the pass as it was for one layer: with its visible tokens, cached entries and counts."""
         for other in self.others:
             if layer in other.layers:
@@ -148,7 +150,7 @@ class Run:
         """The passes that generate the reply: prefill and decode, but not training."""
         return [event for event in self.passes if event.phase != "training"]
 
-    def per_step(self, count: str) -> list[int]:
+    def counts_per_step(self, count: str) -> list[int]:
         """Return one of the counts, such as "positions", for each of `steps`."""
         return [event.counts[count] for event in self.steps]
 
@@ -170,7 +172,7 @@ class Trace(Document):
     FORMAT = "watch-it-decode-trace"
 
     model: Model
-    recorded: list[tuple[int, int]]  # (layer, head)
+    recorded: list[LayerHead]
     sequences: list[TokenSequence]
     runs: list[Run]
     weights: dict[str, np.ndarray] = field(default_factory=dict)  # "sequence.token.layer.head" -> u16
@@ -209,7 +211,9 @@ class Trace(Document):
     def _check_weights(self, event: Pass) -> None:
         queries = event.parts[0].queries
         for layer in {layer for layer, _ in self.recorded}:
-            sizes = [sum(stop - start for start, stop in seen) for seen in event.at(layer).parts[0].visible]
+            sizes = [
+                sum(stop - start for start, stop in seen) for seen in event.for_layer(layer).parts[0].visible
+            ]
             for head in (head for recorded_layer, head in self.recorded if recorded_layer == layer):
                 for query, size in zip(queries, sizes, strict=True):
                     row = self.weights.get(weight_key(0, query, layer, head))
@@ -231,7 +235,7 @@ class Trace(Document):
                 return run
         raise KeyError(f"no run named {name!r}; this trace has {[run.name for run in self.runs]}")
 
-    def only(self, name: str) -> Trace:
+    def only_run(self, name: str) -> Trace:
         """Return this trace with only the run called `name`, so that two runs can be compared."""
         return replace(self, runs=[self.run(name)])
 
@@ -250,7 +254,7 @@ class Trace(Document):
             raise KeyError(
                 f"no weights of token {token}, layer {layer}, head {head}; recorded: {self.recorded}"
             )
-        return self.weights[key].astype(float) / FULL
+        return self.weights[key].astype(float) / WEIGHT_SCALE
 
     def __repr__(self) -> str:
         words = len(self.sequences[0].tokens)
@@ -258,12 +262,12 @@ class Trace(Document):
         return f"Trace({self.model.name}, {words} tokens, {self.model.n_layers} layers, {runs})"
 
 
-def spread(ranges: Iterable[Sequence[int]]) -> list[int]:
+def indices_of_ranges(ranges: Iterable[Sequence[int]]) -> list[int]:
     """Return the indices that are in half-open ranges: [(0, 2), (5, 6)] -> [0, 1, 5]."""
     return [i for start, stop in ranges for i in range(start, stop)]
 
 
-def gather(indices: Iterable[int]) -> list[Range]:
+def ranges_of_indices(indices: Iterable[int]) -> list[Range]:
     """Return indices as sorted half-open ranges: [0, 1, 5] -> [(0, 2), (5, 6)]."""
     unique = set(map(int, indices))
     starts = sorted(i for i in unique if i - 1 not in unique)

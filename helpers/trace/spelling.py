@@ -6,7 +6,7 @@ import codecs
 import re
 from collections.abc import Iterable
 
-BYTES = re.compile("(?:<0x[0-9A-F]{2}>)+")
+BYTE_TOKENS = re.compile("(?:<0x[0-9A-F]{2}>)+")
 
 
 def _spelled(error: UnicodeError) -> tuple[str, int]:
@@ -17,11 +17,13 @@ def _spelled(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error("spelled", _spelled)
 
 
-def spell(raw: bytes) -> str:
+def text_of_bytes(raw: bytes) -> str:
     """Return UTF-8 bytes as text. Bytes that do not form a complete character are written as `<0xF0>`."""
     return raw.decode("utf-8", "spelled")
 
 
-def join(texts: Iterable[str]) -> str:
+def join_token_texts(texts: Iterable[str]) -> str:
     """Join the texts of tokens. Written-out bytes that together form a character are replaced by it."""
-    return BYTES.sub(lambda run: spell(bytes.fromhex(re.sub("<0x|>", "", run[0]))), "".join(texts))
+    return BYTE_TOKENS.sub(
+        lambda run: text_of_bytes(bytes.fromhex(re.sub("<0x|>", "", run[0]))), "".join(texts)
+    )

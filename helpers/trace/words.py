@@ -17,7 +17,7 @@ EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16"
 # For one layer; 16 for four layers. Correct runs (eager and sdpa, float32 and bfloat16, transformers 5.23 on
 # a CPU) differed by at most an eighth of the limit in trained models, by half of it in random ones.
 EPS_PER_LAYER = 8
-UNKNOWN = -9999.0  # vLLM returns this for a logprob that it does not know
+UNKNOWN_LOGPROB = -9999.0  # vLLM returns this for a logprob that it does not know
 
 
 @dataclass(frozen=True)
@@ -95,13 +95,13 @@ def read_logprobs(reply: Mapping[str, Any]) -> list[WordLogits]:
     return [
         WordLogits(
             token["token"],
-            {c["token"]: c["logprob"] for c in token["top_logprobs"] if c["logprob"] > UNKNOWN},
+            {c["token"]: c["logprob"] for c in token["top_logprobs"] if c["logprob"] > UNKNOWN_LOGPROB},
         )
         for token in tokens
     ]
 
 
-def rounding_limit(largest: float, n_layers: int, dtype: str = "float32") -> float:
+def rounding_limit(largest_logit: float, n_layers: int, dtype: str = "float32") -> float:
     """Return the largest difference of a logit that rounding can explain.
 
     Args:
@@ -109,4 +109,4 @@ def rounding_limit(largest: float, n_layers: int, dtype: str = "float32") -> flo
         n_layers: number of layers of the model.
         dtype: the dtype of the run with the lower precision, a key of EPS.
     """
-    return EPS_PER_LAYER * math.sqrt(n_layers) * EPS[dtype] * abs(largest)
+    return EPS_PER_LAYER * math.sqrt(n_layers) * EPS[dtype] * abs(largest_logit)

@@ -71,7 +71,7 @@ def race(show: Show) -> Show:
 
 def at(trace: Trace, run: Run, t: float) -> tuple[list[int], list[str]]:
     """The tokens processed, and the words, that the passes finished by a time gave."""
-    ends = accumulate(run.per_step("positions"))
+    ends = accumulate(run.counts_per_step("positions"))
     done = [step for step, end in zip(run.steps, ends, strict=True) if end <= t]
     tokens = trace.sequences[0].tokens
     counts = [sum(step.counts["positions"] for step in done)]
@@ -94,7 +94,7 @@ def test_every_moment_is_the_traces(race: Show, name: str) -> None:
     """By the arrow key from pass to pass: counters, words and bars of both lanes."""
     trace = RACED[name]()
     runs = trace.runs
-    ends = [list(accumulate(run.per_step("positions"))) for run in runs]
+    ends = [list(accumulate(run.counts_per_step("positions"))) for run in runs]
     moments = sorted({0, *ends[0], *ends[1]})
     page = race(trace)
     first = shown = page.evaluate(READ)
@@ -114,7 +114,7 @@ def test_every_moment_is_the_traces(race: Show, name: str) -> None:
             assert (lane["words"], lane["over"]) == (words, t >= its_ends[-1])
             assert t not in its_ends or lane["counts"] == counts
             assert lane["done"] == pytest.approx(min(100, 100 * t / its_ends[-1]), abs=0.01)
-            widths = [shown["track"] * n / moments[-1] for n in run.per_step("positions")]
+            widths = [shown["track"] * n / moments[-1] for n in run.counts_per_step("positions")]
             assert lane["legs"] == pytest.approx(widths, abs=0.1)
         page.keyboard.press("ArrowRight")
     assert shown["stage"] == "done"
