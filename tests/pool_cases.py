@@ -61,7 +61,7 @@ class Late(Scheduler):
         plan = plan[:-1] if self.steps % 3 == 0 else plan
         self.observer = observer
         if observer:
-            observer.scheduled(plan)
+            observer.on_schedule(plan)
         return plan
 
 

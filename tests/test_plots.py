@@ -59,7 +59,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     ),
     "names": lambda: plots.attention_in_text(DIARY, [0.0] * 15 + [0.9] + [0.05] * 2 + [0.0], "Mia"),
     "looks": lambda: attention_in_texts(
-        [(text.split(), row) for text, row in load_diary_logits().looks.items()]
+        [(text.split(), row) for text, row in load_diary_logits().name_head_weights.items()]
     ),
     "picked and seen": lambda: n02.picked_and_seen("all"),
     "two layers": lambda: n02.two_layers("is"),

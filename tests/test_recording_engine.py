@@ -71,13 +71,13 @@ def check_step(engine: Engine, recorder: StepRecorder) -> set[str]:
     preemptions = scheduler.preemptions
     with failing(MODEL, "norm"), pytest.raises(KeyboardInterrupt):
         engine.step()  # it is repeated, and recorded once
-    step_ended = StepRecorder.step_ended
+    on_step_end = StepRecorder.on_step_end
 
     def interrupted(recorder: StepRecorder, next_tokens: Mapping[Sequence, int]) -> None:
-        step_ended(recorder, next_tokens)
+        on_step_end(recorder, next_tokens)
         raise KeyboardInterrupt
 
-    with patch.object(StepRecorder, "step_ended", interrupted), pytest.raises(KeyboardInterrupt):
+    with patch.object(StepRecorder, "on_step_end", interrupted), pytest.raises(KeyboardInterrupt):
         engine.step()  # at the last moment: the engine undoes the step, and so does the recorder
     engine.step()
     step, requests = recorder.trace.steps[-1], [*recorder.requests]

@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging
 
 from helpers.model import shipped
-from helpers.recording.hf import HFCache, attention_hook, forward, watch
+from helpers.recording.hf import HFCache, attention_hook, last_token_logits, watch
 from helpers.recording.model import record_model
 from helpers.stepper import Stepper
 from helpers.trace import Trace, compare, indices_of_ranges
@@ -85,10 +85,10 @@ def logits(model_type: str, hook: Any = None) -> torch.Tensor:
     cache, output = HFCache(hf_model), []
     for ids in (PROMPT, [2], [7], [3], [5]):
         if hook is None:
-            output.append(forward(hf_model, ids, cache))
+            output.append(last_token_logits(hf_model, ids, cache))
         else:
             with attention_hook(hf_model, hook):
-                output.append(forward(hf_model, ids, cache))
+                output.append(last_token_logits(hf_model, ids, cache))
     return torch.stack(output)
 
 
@@ -187,17 +187,19 @@ def test_the_attention_implementation_is_restored() -> None:
     """Even after an error; and the hook is not called afterwards."""
     hf_model = model("llama")
     hf_model.set_attn_implementation("sdpa")
-    before = forward(hf_model, PROMPT, None)
+    before = last_token_logits(hf_model, PROMPT, None)
 
     def fail(*_: object) -> None:
         raise RuntimeError
 
     with pytest.raises(RuntimeError), attention_hook(hf_model, fail):
-        forward(hf_model, PROMPT, None)
+        last_token_logits(hf_model, PROMPT, None)
     assert hf_model.config._attn_implementation == "sdpa"
-    assert torch.equal(forward(hf_model, PROMPT, None), before)
+    assert torch.equal(last_token_logits(hf_model, PROMPT, None), before)
     hf_model.set_attn_implementation("eager")
-    assert torch.allclose(forward(hf_model, PROMPT, None), before, atol=1e-4)  # `fail` is not called
+    assert torch.allclose(
+        last_token_logits(hf_model, PROMPT, None), before, atol=1e-4
+    )  # `fail` is not called
 
 
 def test_watch_and_record_model_give_equal_traces(tmp_path: Any) -> None:

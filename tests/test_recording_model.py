@@ -77,8 +77,8 @@ def test_a_trace_has_words_and_five_candidates() -> None:
 
 
 def test_an_unlikely_chosen_token_is_the_last_candidate() -> None:
-    selection = replace(recording.selection_of(tiny(), None), n_top=2)
-    assert [text for text, _, _ in selection.top(np.array([1.0, 3.0, 2.0]), 0)] == ["<1>", "<0>"]
+    selection = replace(recording.token_selection(tiny(), None), n_top=2)
+    assert [text for text, _, _ in selection.top_candidates(np.array([1.0, 3.0, 2.0]), 0)] == ["<1>", "<0>"]
 
 
 def test_sampled_tokens_are_candidates_and_are_replayed() -> None:
@@ -138,8 +138,10 @@ def test_the_stored_diary_is_the_shipped_models_run() -> None:
     lines, logits_today = load_diary_logits(), record_logits(today)
     assert (lines.words, lines.vocabulary) == (logits_today.words, logits_today.vocabulary)
     assert lines.replies == logits_today.replies
-    assert list(lines.looks) == list(logits_today.looks)
-    for stored_look, look_today in zip(lines.looks.values(), logits_today.looks.values(), strict=True):
+    assert list(lines.name_head_weights) == list(logits_today.name_head_weights)
+    for stored_look, look_today in zip(
+        lines.name_head_weights.values(), logits_today.name_head_weights.values(), strict=True
+    ):
         assert stored_look == pytest.approx(look_today, abs=2e-3)
     assert lines.logits == pytest.approx(logits_today.logits, abs=2e-3)  # stored in thousandths
     followed = [lines.vocabulary.index(word) for word in lines.words[1:]]
@@ -161,4 +163,8 @@ def test_both_forms_of_latent_attention_give_equal_traces() -> None:
 
 def test_a_token_without_a_text_shows_its_id() -> None:
     words = Tokenizer.from_words(["<eos>", "b"])
-    assert [recording.text_of(t, i) for t, i in ((words, 1), (words, 99), (None, 1))] == ["b", "<99>", "<1>"]
+    assert [recording.display_text(t, i) for t, i in ((words, 1), (words, 99), (None, 1))] == [
+        "b",
+        "<99>",
+        "<1>",
+    ]

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 
 from helpers import corpus
 from helpers.model import shipped
-from helpers.recording.model import text_of
+from helpers.recording.model import display_text
 from helpers.tokenizer import EOS, FILE, Tokenizer
 from helpers.trace import join_token_texts
 
@@ -105,7 +105,7 @@ def test_subword_tokenizer_encodes_any_text(name: str, text: str) -> None:
     ids = made(name).encode(text)
     assert made(name).decode(ids) == text
     shown = join_token_texts(
-        text_of(made(name), i) for i in ids
+        display_text(made(name), i) for i in ids
     )  # the blank that Llama 2 has before a text is there
     assert shown.removeprefix(" " if name == "characters" and text else "") == text
 
@@ -117,7 +117,7 @@ def test_token_text_includes_its_space() -> None:
     assert tokenizer.words(ids) == [" is", " ", " ", "s", "o", " ", "\ufffd", "\ufffd"]
     theirs = PreTrainedTokenizerFast(tokenizer_object=tokenizer.library)
     for known in (tokenizer, theirs):
-        assert [text_of(known, i) for i in ids] == [" is", " ", " ", "s", "o", " ", "<0xC3>", "<0xA9>"]
+        assert [display_text(known, i) for i in ids] == [" is", " ", " ", "s", "o", " ", "<0xC3>", "<0xA9>"]
 
 
 def test_unknown_character_is_named() -> None:

@@ -14,7 +14,7 @@ import torch
 from helpers.model import shipped
 from helpers.model.generate import generate
 from helpers.model.transformer import Transformer
-from helpers.recording.diary import LOGITS_PATH, PATH, DiaryLogits
+from helpers.recording.diary import LOGITS_PATH, TRACE_PATH, DiaryLogits
 from helpers.recording.model import record_model
 from helpers.sampling import GREEDY, Sampling
 from helpers.tokenizer import Tokenizer
@@ -87,10 +87,10 @@ def main() -> None:
     """Record both files, and print their paths."""
     parser(__doc__).parse_args()
     trace = record()
-    trace.save(PATH)
+    trace.save(TRACE_PATH)
     lines = record_logits(trace)
     packed = base64.b64encode((1000 * lines.logits).round().astype("<i2").tobytes()).decode()  # thousandths
     whole = json.dumps(vars(lines) | {"logits": packed}, separators=(",", ":"))
     LOGITS_PATH.write_text(whole + "\n", encoding="utf-8")
-    for path in (PATH, LOGITS_PATH):
+    for path in (TRACE_PATH, LOGITS_PATH):
         print(f"{path}, {path.stat().st_size / 1000:.0f} kB")

@@ -18,7 +18,7 @@ from helpers.model.generate import generate, prefill
 from helpers.model.shipped import NAME_HEAD
 from helpers.model.transformer import Transformer
 from helpers.plots.measured import set_log_scale
-from helpers.recording.model import as_array, cores_of
+from helpers.recording.model import as_array, attention_cores
 from helpers.recording.recorder import attention_weights
 from helpers.tokenizer import Tokenizer
 
@@ -49,7 +49,7 @@ def kept(
         The rows, with the attention weights of the head `NAME_HEAD`, and the reply.
     """
     ids, cache, (layer, head) = tokenizer.encode(text), make_cache(model.config), NAME_HEAD
-    core, given = cores_of(model)[layer], list[Tensor]()
+    core, given = attention_cores(model)[layer], list[Tensor]()
     with core.register_forward_pre_hook(lambda core, taken: given.extend(taken)):
         prefill(model, ids, cache)
     q, k, _, mask = map(as_array, given)

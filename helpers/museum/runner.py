@@ -14,7 +14,7 @@ from helpers.model.attention import Core
 from helpers.model.cache import Cache
 from helpers.model.generate import run, to_numpy
 from helpers.model.transformer import Transformer
-from helpers.recording.model import as_array, model_sizes, selection_of, tokens_of
+from helpers.recording.model import as_array, model_sizes, prompt_tokens, token_selection
 from helpers.recording.recorder import attention_weights
 from helpers.tokenizer import Tokenizer
 from helpers.trace import (
@@ -72,7 +72,7 @@ class Runner:
         repair: Repair = None,
     ) -> None:
         self.model, self.tokenizer, self.n, self.forced, self.repair = model, tokenizer, n, forced, repair
-        self.selection, self.tokens = selection_of(model, tokenizer), TokenSequence(0, [])
+        self.selection, self.tokens = token_selection(model, tokenizer), TokenSequence(0, [])
         layers, heads = range(model.config.n_layers), range(model.config.n_heads)
         recorded = [(layer, head) for layer in layers for head in heads]
         self.trace = Trace(model_sizes(model), recorded, [self.tokens], [Run("reply", "museum", [])])
@@ -99,7 +99,7 @@ class Runner:
             chunk: maximum number of tokens in a pass.
             n_cached: tokens of the prompt whose KV entries are in the cache.
         """
-        self.tokens.tokens += tokens_of(self.model.config.vocab_size, ids, self.tokenizer)
+        self.tokens.tokens += prompt_tokens(self.model.config.vocab_size, ids, self.tokenizer)
         self.tokens.prompt, self.n_computed, text = len(ids), n_cached, [*ids]
         for start in range(n_cached, len(text), chunk):
             logits = self.run(text[: start + chunk], cache)
@@ -156,10 +156,10 @@ class Runner:
     def choose(self, logits: Tensor) -> bool:
         """Choose the next token of the reply; return whether the reply continues."""
         chosen = self.forced[len(self.output_ids)] if self.forced else int(logits.argmax())
-        top = self.selection.top(to_numpy(logits[None]), chosen)
+        top = self.selection.top_candidates(to_numpy(logits[None]), chosen)
         place, [out] = len(self.tokens.tokens), [self.trace.runs[0].passes[-1].parts[0].out]
         out.append(Output(place - 1, top, place, self.selection.method))
-        self.tokens.tokens.append(self.selection.token(chosen, place))
+        self.tokens.tokens.append(self.selection.generated_token(chosen, place))
         self.output_ids.append(chosen)
         self.logits.append(logits)
         return len(self.output_ids) < (len(self.forced) or self.n) and chosen not in self.model.config.eos_ids

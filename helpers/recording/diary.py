@@ -18,7 +18,7 @@ import numpy as np
 from helpers.sampling import softmax
 from helpers.trace import Trace
 
-PATH = Path(__file__).with_name("diary.json")
+TRACE_PATH = Path(__file__).with_name("diary.json")
 LOGITS_PATH = Path(__file__).with_name("diary_lines.json")
 
 
@@ -31,15 +31,16 @@ class DiaryLogits:
         vocabulary: the V words that the model knows.
         logits: an array of shape (T, V), with one row for each word except the last.
         replies: replies to the same prompt, by how their words were chosen, all with the same seed.
-        looks: short texts that end with a name. For each, the attention weights of the word before that name
-            in one head (the third of layer 1): one weight for each word except the last.
+        name_head_weights: short texts that end with a name, each with the attention weights of the word
+            before that name in the head that finds names (the third of layer 1): one weight for each word
+            except the last.
     """
 
     words: list[str]
     vocabulary: list[str]
     logits: np.ndarray
     replies: dict[str, str]
-    looks: dict[str, list[float]]
+    name_head_weights: dict[str, list[float]]
 
     @property
     def probabilities(self) -> list[float]:
@@ -50,7 +51,7 @@ class DiaryLogits:
 
 def load_diary() -> Trace:
     """Return the trace of Mia's diary: 23 tokens, and 24 sampled words with which the model ends the text."""
-    return Trace.load(PATH)
+    return Trace.load(TRACE_PATH)
 
 
 def load_diary_logits() -> DiaryLogits:

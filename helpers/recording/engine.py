@@ -54,22 +54,24 @@ class StepRecorder:
             for sequence in self.requests
         ]
 
-    def index(self, sequence: Sequence) -> int:
-        """Return a request's index in the trace, from 0. A request that is new gets the next index."""
+    def request_index(self, sequence: Sequence) -> int:
+        """Return the index of a request in the trace, from 0; a new request gets the next free index."""
         return self.requests.setdefault(sequence, len(self.requests))
 
-    def scheduled(self, plan: Plan) -> None:
+    def on_schedule(self, plan: Plan) -> None:
         """Record which requests run and with which pages, which requests wait, and which were preempted.
 
         Args:
             plan: the step's requests, each with the number of its tokens that run.
         """
-        self.preempted = [self.index(sequence) for sequence in self.scheduler.preempted]
+        self.preempted = [self.request_index(sequence) for sequence in self.scheduler.preempted]
         n, waiting = dict(plan), [*self.scheduler.waiting]
-        stayed = [sequence for sequence in self.in_slots if self.index(sequence) not in self.preempted]
+        stayed = [
+            sequence for sequence in self.in_slots if self.request_index(sequence) not in self.preempted
+        ]
         self.running = {
             sequence: Share(
-                request=self.index(sequence),
+                request=self.request_index(sequence),
                 slot=sequence.slot or 0,
                 start=sequence.num_computed_tokens,
                 stop=sequence.num_computed_tokens + n.get(sequence, 0),
@@ -79,9 +81,9 @@ class StepRecorder:
             )
             for sequence in self.scheduler.running
         }
-        self.waiting = [self.index(sequence) for sequence in waiting]
+        self.waiting = [self.request_index(sequence) for sequence in waiting]
 
-    def step_ended(self, next_tokens: Mapping[Sequence, int]) -> None:
+    def on_step_end(self, next_tokens: Mapping[Sequence, int]) -> None:
         """Add the step to the trace.
 
         Args:
@@ -91,7 +93,7 @@ class StepRecorder:
         shares = [replace(share, emitted=sequence in next_tokens) for sequence, share in self.running.items()]
         unfinished = [*self.scheduler.running, *self.scheduler.waiting]
         ran_so_far = dict.fromkeys([*self.in_slots, *self.running])
-        finished = [self.index(sequence) for sequence in ran_so_far if sequence not in unfinished]
+        finished = [self.request_index(sequence) for sequence in ran_so_far if sequence not in unfinished]
         freed = sorted(self.in_use.union(*(share.table for share in shares)) - self.pages_in_use())
         findable = [page for page in self.pages.free if page in self.pages.contents]
         self.steps.append(Step(shares, self.waiting, self.preempted, finished, freed, findable))

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -30,13 +30,14 @@ from torch import Tensor
 from transformers import AttentionInterface, AutoModelForCausalLM, DynamicCache
 
 from helpers.recording.loop import TokenSelection, record_run
-from helpers.recording.model import as_array, text_of, tokens_of
+from helpers.recording.model import as_array, display_text, prompt_tokens
 from helpers.recording.recorder import Recorder
 from helpers.sampling import GREEDY, chooser
 from helpers.trace import Model, Token, Trace
 from helpers.validate import check_whole
 
 MAX_WEIGHTS = 16_000_000  # attention weights in a trace: a page of some 45 MB
+StateShapes = dict[str, list[int]]  # shapes of a layer's states, by name
 STATE_NAMES = {"recurrent_states": "state", "conv_states": "convolution"}  # cached besides K and V
 
 
@@ -87,32 +88,34 @@ def watch(
             why), for example because a layer attends twice in a pass.
     """
     vocab_size = model.config.get_text_config().vocab_size
-    tokens = tokens_of(vocab_size, prompt, tokenizer)
-    with explained_errors(model):
-        sizes, attention_layers, states = inspect_model(model, [tokens[0].id or 0])
+    tokens = prompt_tokens(vocab_size, prompt, tokenizer)
+    with explain_watch_errors(model):
+        sizes, attention_layers, states = inspect_model(model, tokens[0].id or 0)
     layers = attention_layers if layers is None else layers
     heads = range(sizes.n_heads) if heads is None else heads
     n_new = len(reply) or check_whole("max_new_tokens", max_new_tokens)
-    check_size(len(layers) * len(heads), len(tokens) + n_new)
-    check_length(model, len(tokens) + n_new - 1)  # the last is not run
+    check_trace_size(len(layers) * len(heads), len(tokens) + n_new)
+    check_run_fits(model, len(tokens) + n_new - 1)  # the last is not run
     eos = getattr(model.generation_config, "eos_token_id", None)
     eos_ids = {*(eos if isinstance(eos, list) else [eos])} - {None}
     choose = chooser(GREEDY, vocab_size)
-    selection = TokenSelection(partial(text_of, tokenizer), choose, str(GREEDY), eos_ids, n_top=5)
+    selection = TokenSelection(partial(display_text, tokenizer), choose, str(GREEDY), eos_ids, n_top=5)
     recorder = Recorder(sizes, tokens, recorded=[(layer, head) for layer in layers for head in heads])
-    recorder.trace.sequences[0].tokens += [selection.token(i, n) for n, i in enumerate(reply, len(tokens))]
+    recorder.trace.sequences[0].tokens += [
+        selection.generated_token(i, n) for n, i in enumerate(reply, len(tokens))
+    ]
 
-    run = partial(run_recorded, recorder, model, states)
-    with explained_errors(model):
+    run = partial(run_hf_model, recorder, model, states)
+    with explain_watch_errors(model):
         for cache in (HFCache(model), None) if uncached else (HFCache(model),):
             record_run(recorder, run, selection, cache, "dynamic", max_new_tokens, training=False)
     return recorder.trace
 
 
-def run_recorded(
+def run_hf_model(
     recorder: Recorder,
     model: Any,
-    states: dict[int, dict[str, list[int]]],
+    states: dict[int, StateShapes],
     tokens: Sequence[Token],
     cache: HFCache | None,
 ) -> np.ndarray:
@@ -133,15 +136,15 @@ def run_recorded(
         recorder.record_attention(**arrays, layer=layer, n_cached=n_cached, computes_kv=computes_kv)
 
     with attention_hook(model, record):
-        logits = forward(model, [token.id or 0 for token in tokens], cache)
+        logits = last_token_logits(model, [token.id or 0 for token in tokens], cache)
     for layer, shapes in states.items():
         recorder.record_state(layer, shapes)
     return as_array(logits)
 
 
 @contextmanager
-def explained_errors(model: Any) -> Iterator[None]:
-    """Turn any error in the `with` block into a ValueError that says why the model cannot be watched."""
+def explain_watch_errors(model: Any) -> Iterator[None]:
+    """Raise any error in the `with` block as a ValueError that says why the model cannot be watched."""
     try:
         yield
     except Exception as error:
@@ -166,7 +169,7 @@ class HFCache:
         keys = getattr(self.cache.layers[layer], "keys", None)
         return 0 if keys is None else int(keys.shape[-2])
 
-    def states(self, layer: int) -> dict[str, list[int]]:
+    def state_shapes(self, layer: int) -> StateShapes:
         """Return the shapes, by name, of the states that one layer caches besides KV entries."""
         cached = {name: getattr(self.cache.layers[layer], key, {}) for key, name in STATE_NAMES.items()}
         states = {name: [x for x in by_index.values() if x is not None] for name, by_index in cached.items()}
@@ -219,14 +222,16 @@ def eager_attention(module: Any, *args: Any, **kwargs: Any) -> Any:
     return sys.modules[type(module).__module__].eager_attention_forward(module, *args, **kwargs)
 
 
-def inspect_model(
-    model: Any, token: Sequence[int]
-) -> tuple[Model, list[int], dict[int, dict[str, list[int]]]]:
-    """Run `token`, a list of one token id, to find out what the model's layers do.
+class ModelInspection(NamedTuple):
+    """What one pass of a model shows about its layers, whose indices count from 0."""
 
-    Returns:
-        The model's sizes; the layers with attention, from 0; and for each layer the shapes, by name, of the
-        states that it caches.
+    sizes: Model
+    attention_layers: list[int]
+    states: dict[int, StateShapes]  # by layer; empty for a layer that caches only KV entries
+
+
+def inspect_model(model: Any, token_id: int) -> ModelInspection:
+    """Run one token to find out which layers have attention, and which of them cache states.
 
     Raises:
         ValueError: no layer calls attention through the interface, or a layer's number is out of range.
@@ -234,7 +239,7 @@ def inspect_model(
     calls: dict[int, tuple[Any, ...]] = {}
     cache = HFCache(model)
     with attention_hook(model, lambda layer, *args: calls.setdefault(layer, args)):
-        forward(model, token, cache)
+        last_token_logits(model, [token_id], cache)
     if not calls or None in calls:
         raise ValueError(
             "it does not call attention through the AttentionInterface of transformers; "
@@ -259,10 +264,12 @@ def inspect_model(
         element_bytes=q.element_size(),
         layer_types=types if len({*types}) > 1 else None,
     )
-    return sizes, sorted(calls), {layer: cache.states(layer) for layer in range(n_layers)}
+    return ModelInspection(
+        sizes, sorted(calls), {layer: cache.state_shapes(layer) for layer in range(n_layers)}
+    )
 
 
-def forward(model: Any, ids: Sequence[int], cache: HFCache | None) -> Tensor:
+def last_token_logits(model: Any, ids: Sequence[int], cache: HFCache | None) -> Tensor:
     """Run token ids, and return the logits of the last token, (V,).
 
     Raises:
@@ -278,7 +285,7 @@ def forward(model: Any, ids: Sequence[int], cache: HFCache | None) -> Tensor:
     return output.logits[0, -1]
 
 
-def check_length(model: Any, n_tokens: int) -> None:
+def check_run_fits(model: Any, n_tokens: int) -> None:
     """Check that a run fits into the model's positions, and into any window that only the cache has.
 
     The cache of `transformers` drops entries if the config has `sliding_window`, even if the model attends to
@@ -301,7 +308,7 @@ def check_length(model: Any, n_tokens: int) -> None:
         with attention_hook(
             model, lambda layer, *args: n_visible.update({layer: int(args[4][0, 0, -1].sum())})
         ):
-            forward(model, [0] * (max(windows.values()) + 1), None)
+            last_token_logits(model, [0] * (max(windows.values()) + 1), None)
     for layer, window in windows.items():
         if n_visible.get(layer, 0) > window:
             raise ValueError(
@@ -311,16 +318,16 @@ def check_length(model: Any, n_tokens: int) -> None:
             )
 
 
-def check_size(n_pairs: int, n_tokens: int) -> None:
+def check_trace_size(n_heads: int, n_tokens: int) -> None:
     """Raise ValueError if the trace would have too many attention weights for a browser to open its page.
 
     Args:
-        n_pairs: number of (layer, head) pairs that are recorded.
+        n_heads: number of recorded heads, over all layers.
         n_tokens: number of tokens, including the reply.
     """
-    weights = n_pairs * n_tokens * (n_tokens + 1) // 2
+    weights = n_heads * n_tokens * (n_tokens + 1) // 2
     if weights > MAX_WEIGHTS:
         raise ValueError(
-            f"{n_tokens:,} tokens in {n_pairs:,} heads have {weights:,} attention weights; expected at most "
+            f"{n_tokens:,} tokens in {n_heads:,} heads have {weights:,} attention weights; expected at most "
             f"{MAX_WEIGHTS:,}: choose fewer, for example layers=[0, 5] and heads=[0, 1], or fewer tokens"
         )

@@ -10,7 +10,7 @@ import numpy as np
 
 from helpers.recording.recorder import Recorder
 from helpers.sampling import Chooser, softmax
-from helpers.trace import Token
+from helpers.trace import Candidate, Token
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class TokenSelection:
     eos_ids: Collection[int]
     n_top: int | None
 
-    def token(self, chosen: int, position: int) -> Token:
-        """Return a generated token in the form that a trace stores, given its id and position."""
-        return Token(self.text_of(chosen), None if self.n_top is None else chosen, position, "generated")
+    def generated_token(self, token_id: int, position: int) -> Token:
+        """Return a generated token in the form that a trace stores."""
+        return Token(self.text_of(token_id), None if self.n_top is None else token_id, position, "generated")
 
-    def top(self, logits: np.ndarray, chosen: int | None) -> list[tuple[str, float, float]]:
-        """Return the candidates as (text, logit, probability). The chosen token is always one of them."""
+    def top_candidates(self, logits: np.ndarray, chosen: int | None) -> list[Candidate]:
+        """Return the candidates for the next token, with the chosen one always among them."""
         best = list(range(len(logits)))
         if self.n_top is not None and chosen is not None:
             best = np.argsort(-logits, kind="stable")[: self.n_top].tolist()
@@ -82,8 +82,12 @@ def record_run(
         logits = run(tokens[first:], cache)
         recorder.close_pass()
         chosen = None if replayed else selection.choose(logits)
-        token = replayed[emitted] if chosen is None else selection.token(chosen, tokens[-1].position + 1)
-        recorder.record_output(selection.top(logits, token.id), token, selection.method)
+        token = (
+            replayed[emitted]
+            if chosen is None
+            else selection.generated_token(chosen, tokens[-1].position + 1)
+        )
+        recorder.record_output(selection.top_candidates(logits, token.id), token, selection.method)
         tokens.append(token)
         emitted += 1
         is_full = cache is not None and cache.length == cache.max_len

@@ -19,7 +19,7 @@ from helpers.recording.loop import TokenSelection, record_run
 from helpers.recording.recorder import Recorder
 from helpers.sampling import GREEDY, Sampling, chooser
 from helpers.tokenizer import Tokenizer, token_bytes, token_text
-from helpers.trace import Model, Token, Trace, text_of_bytes
+from helpers.trace import LayerHead, Model, Token, Trace, text_of_bytes
 from helpers.validate import check_whole
 
 
@@ -29,7 +29,7 @@ def record_model(
     tokenizer: Tokenizer | None = None,
     *,
     max_new_tokens: int = 8,
-    recorded: Sequence[tuple[int, int]] | None = None,
+    recorded: Sequence[LayerHead] | None = None,
     training: bool = True,
     uncached: bool = True,
     sampling: Sampling = GREEDY,
@@ -53,8 +53,8 @@ def record_model(
         ValueError: the prompt or a setting is invalid.
     """
     check_whole("max_new_tokens", max_new_tokens)
-    tokens = tokens_of(model.config.vocab_size, prompt, tokenizer)
-    selection = selection_of(model, tokenizer, sampling)
+    tokens = prompt_tokens(model.config.vocab_size, prompt, tokenizer)
+    selection = token_selection(model, tokenizer, sampling)
     cache = model.new_cache()
     cache.check_capacity(len(tokens))
     recorder = Recorder(model_sizes(model, name), tokens, recorded=recorded)
@@ -78,22 +78,24 @@ def run_model(
         recorder.record_attention(q=q, k=k, v=v, mask=mask, scale=core.scale, output=as_array(contexts))
 
     with ExitStack() as hooks:
-        for core in cores_of(model):
+        for core in attention_cores(model):
             hooks.enter_context(core.register_forward_hook(hook))
         return as_array(run(model, torch.tensor([[token.id for token in tokens]]), used_cache)[0])
 
 
-def cores_of(model: Transformer) -> list[Core]:
+def attention_cores(model: Transformer) -> list[Core]:
     """Return each layer's `Core`, the module that computes attention."""
     return [module for module in model.modules() if isinstance(module, Core)]
 
 
-def selection_of(
+def token_selection(
     model: Transformer, tokenizer: Tokenizer | None, sampling: Sampling = GREEDY
 ) -> TokenSelection:
     """Return how a model's tokens are chosen. The five most probable tokens are recorded as candidates."""
     choose = chooser(sampling, model.config.vocab_size)
-    return TokenSelection(partial(text_of, tokenizer), choose, str(sampling), model.config.eos_ids, n_top=5)
+    return TokenSelection(
+        partial(display_text, tokenizer), choose, str(sampling), model.config.eos_ids, n_top=5
+    )
 
 
 def as_array(x: Tensor) -> np.ndarray:
@@ -112,13 +114,13 @@ def model_sizes(model: Transformer, name: str = "model") -> Model:
         n_kv_heads=config.n_kv_heads,
         k_dim=config.k_dim,
         v_dim=config.v_dim,
-        scale=cores_of(model)[0].scale,
+        scale=attention_cores(model)[0].scale,
         head_names=None,
         element_bytes=model.embed_tokens.weight.element_size(),
     )
 
 
-def tokens_of(vocab_size: int, prompt: Any, tokenizer: Any) -> list[Token]:
+def prompt_tokens(vocab_size: int, prompt: Any, tokenizer: Any) -> list[Token]:
     """Return the tokens of a prompt, which is text, ids, or a BatchEncoding of `transformers`.
 
     Raises:
@@ -130,20 +132,20 @@ def tokens_of(vocab_size: int, prompt: Any, tokenizer: Any) -> list[Token]:
     ids = as_tokens(prompt["input_ids"] if isinstance(prompt, Mapping) else prompt, vocab_size)
     if ids.shape[0] != 1:
         raise ValueError(f"got {ids.shape[0]} sequences; expected one: record them one at a time")
-    return [Token(text_of(tokenizer, i), i, n, "prompt") for n, i in enumerate(ids[0].tolist())]
+    return [Token(display_text(tokenizer, i), i, n, "prompt") for n, i in enumerate(ids[0].tolist())]
 
 
-def text_of(tokenizer: Any, token: int) -> str:
+def display_text(tokenizer: Any, token_id: int) -> str:
     """Return what to show for a token: its text, the bytes of a partial character, or its id.
 
     Args:
         tokenizer: a tokenizer of this project or of `transformers`; None shows ids.
-        token: the token's id, which may be one that the model has and its tokenizer does not.
+        token_id: the token's id, which the tokenizer need not have, although the model has it.
     """
     library = getattr(tokenizer, "library", getattr(tokenizer, "backend_tokenizer", None))
     if library is None:  # a tokenizer written in Python, such as mistral-common's
-        text = tokenizer.decode([token]) if tokenizer else ""
+        text = tokenizer.decode([token_id]) if tokenizer else ""
     else:
-        text = token_text(library, token)
-        text = text_of_bytes(token_bytes(library, token)) if "\ufffd" in text else text
-    return text or f"<{token}>"
+        text = token_text(library, token_id)
+        text = text_of_bytes(token_bytes(library, token_id)) if "\ufffd" in text else text
+    return text or f"<{token_id}>"

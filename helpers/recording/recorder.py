@@ -8,7 +8,9 @@ import numpy as np
 
 from helpers.sampling import softmax
 from helpers.trace import (
+    Candidate,
     Kept,
+    LayerHead,
     Model,
     Output,
     Part,
@@ -57,7 +59,7 @@ class Recorder:
         model: Model,
         prompt: Sequence[Token],
         *,
-        recorded: Sequence[tuple[int, int]] | None = None,
+        recorded: Sequence[LayerHead] | None = None,
         values: bool = False,
     ) -> None:
         pairs = [(layer, head) for layer in range(model.n_layers) for head in range(model.n_heads)]
@@ -202,13 +204,11 @@ class Recorder:
         if self._pass.phase != "training":
             self._seen.update(self._tokens)
 
-    def record_output(
-        self, top: Sequence[tuple[str, float, float]], chosen: Token, method: str = "greedy"
-    ) -> None:
+    def record_output(self, top: Sequence[Candidate], chosen: Token, method: str = "greedy") -> None:
         """Record the token that the last pass produced, and add it to the text unless the run is a replay.
 
         Args:
-            top: the candidates, as (text, logit, probability).
+            top: the candidates for the token.
             chosen: the token that was chosen.
             method: how it was chosen, such as "greedy".
         """

@@ -51,12 +51,18 @@ def record_toy(
     run = partial(run_toy, recorder, carried)
     for run_cache in (cache, None):
         record_run(
-            recorder, run, selection_of(sampling, ban_eos), run_cache, "growing", max_new_tokens, training
+            recorder,
+            run,
+            toy_token_selection(sampling, ban_eos),
+            run_cache,
+            "growing",
+            max_new_tokens,
+            training,
         )
     return recorder.trace
 
 
-def selection_of(sampling: Sampling, ban_eos: bool) -> TokenSelection:
+def toy_token_selection(sampling: Sampling, ban_eos: bool) -> TokenSelection:
     """Return how the toy's words are chosen. All four words of its vocabulary are recorded as candidates."""
     choose, eos_id = chooser(sampling, len(VOCABULARY)), VOCABULARY.index(EOS)
     banned = np.where(ban_eos & (np.arange(len(VOCABULARY)) == eos_id), -np.inf, 0)
@@ -67,21 +73,21 @@ def selection_of(sampling: Sampling, ban_eos: bool) -> TokenSelection:
 
 
 def run_toy(
-    recorder: Recorder, carried: np.ndarray, tokens: Sequence[Token], cache: KVCache | None
+    recorder: Recorder, prompt_numbers: np.ndarray, tokens: Sequence[Token], cache: KVCache | None
 ) -> np.ndarray:
     """Run tokens through all layers, record them, and return the logits of the last token, (V,).
 
-    Without a cache (None), the tokens run with a temporary one. `carried` has the numbers that the prompt's
-    tokens carry.
+    Without a cache (None), the tokens run with a temporary one. `prompt_numbers` has the
+    number of each token of the prompt, (P,).
     """
-    n_layers, P = recorder.trace.model.n_layers, len(carried)
-    numbers = [carried[t.position - 1] if t.position <= P else NUMBERS[t.text] for t in tokens]
+    n_layers, P = recorder.trace.model.n_layers, len(prompt_numbers)
+    numbers = [prompt_numbers[t.position - 1] if t.position <= P else NUMBERS[t.text] for t in tokens]
     used_cache = KVCache(n_layers, len(tokens)) if cache is None else cache
-    core = partial(recorded_attention, recorder)
+    core = partial(attend_and_record, recorder)
     return toy.lm_head(toy.run_pass(numbers, used_cache, n_layers=n_layers, attention=core)[-1])
 
 
-def recorded_attention(
+def attend_and_record(
     recorder: Recorder, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray
 ) -> np.ndarray:
     """Compute the toy's attention, and pass its inputs and outputs to the recorder as a batch of one."""

@@ -45,8 +45,9 @@ class Scheduler:
         waiting, running: sequences that are waiting and that are running, in order of arrival.
         preemptions: number of preemptions so far.
         preempted: sequences that were preempted since the end of the last step.
-        observer: an object, or None. Its `scheduled(plan)` is called at the end of each `schedule`, and again
-            if the step fails and is repeated; its `step_ended(next_tokens)` at the end of each `postprocess`.
+        observer: an object whose `on_schedule(plan)` is called at the end of each `schedule`, and again if
+            the step fails and is repeated, and whose `on_step_end(next_tokens)` is called at the end of each
+            `postprocess`; None for no observer.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class Scheduler:
             plan.append((sequence, n))
             remaining -= n
         if self.observer:
-            self.observer.scheduled(plan)
+            self.observer.on_schedule(plan)
         return plan
 
     def reserve_page(self, sequence: Sequence) -> bool:
@@ -182,7 +183,7 @@ class Scheduler:
             if token in self.eos_ids or len(sequence.reply) == sequence.request.max_new_tokens:
                 self.remove(sequence)
         if self.observer:
-            self.observer.step_ended(next_tokens)
+            self.observer.on_step_end(next_tokens)
         self.preempted = []
 
     def remove(self, sequence: Sequence) -> None:

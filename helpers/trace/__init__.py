@@ -9,7 +9,9 @@ from helpers.trace.document import TraceError
 from helpers.trace.engine import EngineTrace, RequestTrace, Share, Step
 from helpers.trace.record import (
     WEIGHT_SCALE,
+    Candidate,
     Kept,
+    LayerHead,
     Model,
     Output,
     Part,
