@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.cost.config import model_of
-from helpers.stepper.machines import model_line
+from helpers.stepper.machines import model_fields
 
 CONFIGS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("configs.json").read_text("utf-8"))
 DROP = "(drop)"
@@ -82,7 +82,7 @@ def changed(config: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
 
 def line_or_refusal(config: Any) -> dict[str, Any] | str:
     try:
-        return model_line(model_of(config))
+        return model_fields(model_of(config))
     except ValueError as error:
         return str(error)
 

@@ -92,7 +92,7 @@ def test_draws_depend_only_on_settings() -> None:
 def test_words_are_escaped() -> None:
     explorer = explorers.next_word([2.0, 1.0], [EVIL, "</td><script>"])
     shown = explorer.draw(temperature=1.0, top_k=1, top_p=1.0) + explorer.say(temperature=0.5)
-    for html in (shown, explorer.still().beneath()):
+    for html in (shown, explorer.still().caption_html()):
         assert "<img" not in html
         assert "<script" not in html
         assert "&lt;img" in html
@@ -133,7 +133,7 @@ def test_three_outputs_are_reproducible(monkeypatch: pytest.MonkeyPatch) -> None
     assert texts[0:3] == texts[3:6] == texts[6:9]
     assert shown[0]["image/png"] == shown[3]["image/png"]
     assert "application/vnd.jupyter.widget-view+json" in shown[2]
-    assert first.still().beneath() in texts[1]["text/html"]
+    assert first.still().caption_html() in texts[1]["text/html"]
     assert texts[0]["text/plain"] == repr(first)
     assert "0x" not in repr(first)
 
@@ -153,4 +153,4 @@ def test_picture_matches_the_initial_live_form() -> None:
     assert len(wide) == len(shares)
     assert min(wide) / max(wide) == pytest.approx(min(shares) / max(shares), abs=0.01)
     assert unescape(plain(explorer.say(**settings))).replace(" .", ".") in unescape(still.numbers)
-    assert re.findall(r"<(\w+)", still.beneath()) == ["p"] * 3 + ["details", "summary"]
+    assert re.findall(r"<(\w+)", still.caption_html()) == ["p"] * 3 + ["details", "summary"]

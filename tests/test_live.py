@@ -11,8 +11,8 @@ from safetensors.torch import load as load_bytes
 from helpers import corpus
 from helpers.recording.diary import load_diary
 from helpers.stepper import Live
-from helpers.stepper.live import FINDER, LIVE
-from helpers.stepper.page import Section, build, file_script
+from helpers.stepper.live import LIVE, NAME_HEAD
+from helpers.stepper.page import Section, build_page, file_script
 
 
 def test_the_head_finds_names_and_cities() -> None:
@@ -22,7 +22,7 @@ def test_the_head_finds_names_and_cities() -> None:
     by = texts.index("by")
     assert (texts[by + 2], texts[13], texts[22]) == ("from", "in", ".")
     for query, found in ((by, "Mia"), (by + 2, "Oslo"), (13, "Oslo"), (22, "Mia")):
-        weights = trace.attention_weights(query, FINDER["layer"], FINDER["head"])
+        weights = trace.attention_weights(query, NAME_HEAD["layer"], NAME_HEAD["head"])
         assert sum(w for w, text in zip(weights, texts, strict=False) if text == found) > 0.5
 
 
@@ -44,7 +44,9 @@ def test_words_of_a_kind_are_words_of_the_model() -> None:
 
 
 def test_the_model_stands_in_the_page_or_beside_it(tmp_path: Path) -> None:
-    whole, light = (build("Live", [Section(view=Live())], beside=beside) for beside in (False, True))
+    whole, light = (
+        build_page("Live", [Section(view=Live())], separate_files=beside) for beside in (False, True)
+    )
     name, script = file_script(Live.file)
     weights = script.removeprefix('watchItDecodeFile("').removesuffix('");\n')
     assert name == "model.js"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from helpers.stepper import Live
-from helpers.stepper.page import Link, Section, build, file_script
+from helpers.stepper.page import Link, Section, build_page, file_script
 from helpers.trace import Trace
 from tests.machine import NOTEBOOKS, ROOT, prose_of
 from tests.made_traces import record_toy
@@ -93,8 +93,8 @@ def test_questions_have_one_short_answer(
 
 def test_preview_picture_is_in_the_metadata() -> None:
     address = "https://OWNER.github.io/race.png"
-    assert f'<meta property="og:image" content="{address}">' in build("Title", [], picture=address)
-    assert "og:image" not in build("Title", [])
+    assert f'<meta property="og:image" content="{address}">' in build_page("Title", [], picture=address)
+    assert "og:image" not in build_page("Title", [])
 
 
 def test_film_has_its_captions_as_transcript() -> None:
@@ -161,7 +161,9 @@ def test_gallery_text_on_the_published_model(pages: dict[str, str]) -> None:
 
 
 def test_link_texts_are_escaped() -> None:
-    text = build("a", [Section(links=[Link("<b>", 'x"onclick="alert(1)', "<img src=x>")])], summary='"><b>')
+    text = build_page(
+        "a", [Section(links=[Link("<b>", 'x"onclick="alert(1)', "<img src=x>")])], summary='"><b>'
+    )
     assert (
         '<li><a href="x&quot;onclick=&quot;alert(1)">&lt;b&gt;</a> <span>&lt;img src=x&gt;</span></li>'
         in text

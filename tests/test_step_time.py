@@ -19,7 +19,7 @@ from helpers.cost.models import CARDS, MODELS
 from helpers.cost.roofline import Roof
 from helpers.cost.step import pairs_of, step_time
 from helpers.model import shipped
-from helpers.stepper.machines import OURS
+from helpers.stepper.machines import SHIPPED_MODEL
 from tests.work_cases import tokens_until_compute
 
 LLAMA, H100 = MODELS["Llama-3.1-8B"], CARDS["H100"]
@@ -152,9 +152,9 @@ def test_longest_term_bound_and_first_compute_bound_prompt() -> None:
 
 
 def test_sizes_of_the_shipped_model_match_its_config() -> None:
-    sizes = {name: size for name, size in vars(shipped.CONFIG).items() if hasattr(OURS, name)}
-    assert {name: getattr(OURS, name) for name in sizes} == sizes
-    assert OURS.n_parameters == shipped.CONFIG.n_parameters
+    sizes = {name: size for name, size in vars(shipped.CONFIG).items() if hasattr(SHIPPED_MODEL, name)}
+    assert {name: getattr(SHIPPED_MODEL, name) for name in sizes} == sizes
+    assert SHIPPED_MODEL.n_parameters == shipped.CONFIG.n_parameters
 
 
 def test_eight_cards_with_whole_lm_heads() -> None:

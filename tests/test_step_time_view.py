@@ -25,7 +25,7 @@ def test_a_model_of_ones_own_stands_among_the_others() -> None:
 
 def test_a_model_s_name_ends_no_script() -> None:
     own = PublishedModel("</script><b>", "", 2, 4, 2, 8, 32, 64, 100, 512, True, 12_345)
-    assert "</script><b>" not in page.build("Own", [page.Section(view=StepTime(own))])
+    assert "</script><b>" not in page.build_page("Own", [page.Section(view=StepTime(own))])
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ import pytest
 
 from helpers.drawing import outputs
 from helpers.stepper import Stepper, page
-from helpers.stepper.format import fill, percent
-from helpers.stepper.page import Section, build
-from helpers.stepper.still import Still, name_of
+from helpers.stepper.format import fill_template, percent
+from helpers.stepper.page import Section, build_page
+from helpers.stepper.still import Still, still_name
 from helpers.trace import Trace
 from tests import oracle, written
 from tests.machine import ROOT
@@ -56,7 +56,7 @@ def test_numbers_texts_and_templates_are_written_as_in_javascript() -> None:
     for name, write in ways.items():
         assert [write(what) for what, _ in cases[name]] == [sentence for _, sentence in cases[name]]
     for template, values, sentence in cases["filled"]:
-        assert fill(template, **values) == sentence
+        assert fill_template(template, **values) == sentence
 
 
 # ---- the saved page
@@ -78,7 +78,7 @@ def test_saved_page_stands_alone_with_hostile_text_inside_its_data(
     assert json.loads(data[1]) == json.loads(hostile.to_json())
     # The names of namespaces, which Preact has in it, are addresses of nothing that is fetched.
     fetched = r"(src|href)\s*=(?!\"data:)|https?://(?!www\.w3\.org/)|@import|url\("
-    assert not re.search(fetched, build("Toy", [Section(view=Stepper(run))]))
+    assert not re.search(fetched, build_page("Toy", [Section(view=Stepper(run))]))
     shown = {"id": "view0", "view": "stepper", "data": 0, "address": "", "machines": 1}
     assert json.loads(views[1]) == [
         shown | {"face": "story", "start": 1, "layer": 0, "head": None},
@@ -90,7 +90,7 @@ def test_saved_page_stands_alone_with_hostile_text_inside_its_data(
 
 def test_texts_of_a_page_are_text_and_addresses_can_be_followed() -> None:
     after = ["See https://arxiv.org/abs/1706.03762?b=1.", 'Not https://x"onclick="alert(1)']
-    page = build("</title><script>alert(1)</script>", [Section(before="<b>@data@</b>", after=after)])
+    page = build_page("</title><script>alert(1)</script>", [Section(before="<b>@data@</b>", after=after)])
     there = "https://arxiv.org/abs/1706.03762?b=1"
     assert f'<p>See <a href="{there}">{there}</a>.</p>' in page
     assert "onclick=&quot;" in page
@@ -119,7 +119,7 @@ def test_start_and_panels(run: Trace) -> None:
     assert [Stepper(run, face).start for face in ("story", "lab")] == [1, 0], "the lab opens at Training"
     assert Stepper(run, "lab", start="prefill").start == 1
     training = Stepper(run, start="training")
-    assert training.invitation == "Run this cell to step through it, pass by pass: 3 in all."
+    assert training.run_hint == "Run this cell to step through it, pass by pass: 3 in all."
 
 
 def test_repr_has_no_address(run: Trace) -> None:
@@ -137,14 +137,17 @@ def test_the_widget_is_made_once_and_carries_the_trace(run: Trace) -> None:
 
 def test_a_still_is_found_by_what_the_view_is_made_of(run: Trace) -> None:
     """The last digits of a number differ between machines and change nothing; the third is another number."""
-    names = {Stepper(trace).data: name_of(Stepper(trace).data, {"start": 1}) for trace in (run, record_toy())}
+    names = {
+        Stepper(trace).data: still_name(Stepper(trace).data, {"start": 1}) for trace in (run, record_toy())
+    }
     assert len(names) == 1
     (data,) = names
     found = [
-        name_of(data.replace("10.333333333333332", text), {"start": 1}) for text in ("10.3333333333", "10.4")
+        still_name(data.replace("10.333333333333332", text), {"start": 1})
+        for text in ("10.3333333333", "10.4")
     ]
     assert [name == names[data] for name in found] == [True, False]
-    assert name_of(data, {"start": 0}) != names[data] != name_of(data, {"start": 1}, b"file")
+    assert still_name(data, {"start": 0}) != names[data] != still_name(data, {"start": 1}, b"file")
 
 
 def test_three_outputs(run: Trace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -157,17 +160,19 @@ def test_three_outputs(run: Trace, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert picture == {"text/plain": repr(stepper)}
     assert static["text/html"] == outputs.static_output(asked)
     monkeypatch.setattr("helpers.stepper.still.FOLDER", tmp_path)
-    still = Still(stepper.data, page.options(stepper), "A <view>", 424, ["4 < 5"], ["one", "<b>"], b"png")
-    still.save(name_of(stepper.data, page.options(stepper)))
+    still = Still(
+        stepper.data, page.front_end_options(stepper), "A <view>", 424, ["4 < 5"], ["one", "<b>"], b"png"
+    )
+    still.save(still_name(stepper.data, page.front_end_options(stepper)))
     assert stepper.still is not None
-    assert stepper.still.beneath() == still.beneath()
+    assert stepper.still.caption_html() == still.caption_html()
     shown.clear()
     stepper._ipython_display_()
     picture, static, live = shown
     assert picture == {"image/png": b"png", "text/plain": repr(stepper)}
-    assert static["text/html"] == outputs.static_output(still.beneath() + asked)
-    assert still.beneath().startswith("<p>4 &lt; 5</p><details")
-    assert 'alt="A &lt;view&gt;" width="424" src="data:image/png;base64,' in build(
+    assert static["text/html"] == outputs.static_output(still.caption_html() + asked)
+    assert still.caption_html().startswith("<p>4 &lt; 5</p><details")
+    assert 'alt="A &lt;view&gt;" width="424" src="data:image/png;base64,' in build_page(
         "", [Section(view=stepper)]
     )
     assert live["text/html"] == " "

@@ -46,12 +46,12 @@ def test_stills_without_chromium_and_those_that_nothing_shows(
     monkeypatch.setattr(stills, "FOLDER", tmp_path)
     monkeypatch.setattr(stills, "find_chromium", lambda: None)
     view = WhatIf()
-    state = {"data": view.data, "options": page.options(view)}
+    state = {"data": view.data, "options": page.front_end_options(view)}
     book = nbformat.v4.new_notebook(metadata={"widgets": {stills.STATE: {"state": {"1": {"state": state}}}}})
     with pytest.raises(FileNotFoundError, match="there is no Chromium to take one"):
         stills.refresh(book, anew=False)
-    name = still.name_of(view.data, page.options(view))
-    still.Still(view.data, page.options(view), "", 424, [], [], b"png").save(name)
+    name = still.still_name(view.data, page.front_end_options(view))
+    still.Still(view.data, page.front_end_options(view), "", 424, [], [], b"png").save(name)
     assert stills.refresh(book, anew=False) is False
     data = {"image/png": b64encode(b"png").decode() + "\n"}
     shows = nbformat.v4.new_output("display_data", data)

@@ -12,9 +12,9 @@ from helpers.cost.layers import cache_nbytes, nbytes_of, users_that_fit
 from helpers.cost.models import CARDS, MODELS, PublishedModel
 from helpers.cost.roofline import Limits
 from helpers.cost.step import step_time
-from helpers.stepper.machines import OURS, TWO_CORES, machines
+from helpers.stepper.machines import SHIPPED_MODEL, TWO_CORES, models_and_cards
 
-KNOWN = MODELS | {OURS.name: OURS}
+KNOWN = MODELS | {SHIPPED_MODEL.name: SHIPPED_MODEL}
 ON = CARDS | {TWO_CORES.name: TWO_CORES}
 PASSES = [(1, 0), (1, 42), (1, 999), (1, 99_999), (23, 0), (24, 5), (128, 200), (1000, 0), (5, 126), (300, 0)]
 ARGUMENTS: list[dict[str, Any]] = [
@@ -38,7 +38,7 @@ def tokens_until_compute(model: PublishedModel, machine: Limits, users: int = 1)
 
 def write_work(folder: Path) -> None:
     """Write work.json: models, cards, passes and users that a page may ask for, and the answers."""
-    offered, cases, prompts = machines(), list[Any](), list[Any]()
+    offered, cases, prompts = models_and_cards(), list[Any](), list[Any]()
     for model, (new, before), users in product(KNOWN.values(), PASSES, (1, 8, 300)):
         for more, (on, card) in product(ARGUMENTS, (("two CPU cores", TWO_CORES), ("H100", CARDS["H100"]))):
             asked = {"users": users, "new_tokens": new, **more}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from html import escape
 
-from helpers.stepper.page import Link, Section, build
+from helpers.stepper.page import Link, Section, build_page
 from tools.launch import ROOT
 
 FOLDER = ROOT / ".github" / "film"
@@ -49,5 +49,5 @@ def film() -> str:
     )
     links = [Link("Watch it decode", "index.html", "Let it write, take the steps, change a word.")]
     style = "video { width: 100%; height: auto; } summary { margin: 12px 0; cursor: pointer; }"
-    page = build("The film", [Section(SAID, body=body, links=links)], SAID, style=style)
+    page = build_page("The film", [Section(SAID, body=body, links=links)], SAID, style=style)
     return page.replace("img-src data:", "img-src data:; media-src 'self' file:", 1)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import html
 import re
 from pathlib import Path
-from typing import Any
 
 import nbformat
 from latex2mathml.converter import convert
@@ -17,7 +16,7 @@ from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 from pygments.formatters import HtmlFormatter
 
-from helpers.stepper.page import assemble
+from helpers.stepper.page import ViewData, assemble_page
 from tools import launch
 from tools.notebooks import WIDGET_VIEW, execute
 from tools.teaching import FIGURES
@@ -70,10 +69,10 @@ def render(path: Path) -> str:
     body, _ = EXPORTER.from_notebook_node(book)
     back = '<p><a href="../index.html">Watch it decode</a> · <a href="../search.html">Search</a></p>\n'
     title = re.search(r"^# (.+)$", book.cells[0].source, re.MULTILINE)
-    return assemble(title[1] if title else path.stem, back + linked(body), views, style=STYLE)
+    return assemble_page(title[1] if title else path.stem, back + linked(body), views, style=STYLE)
 
 
-def enliven(book: NotebookNode, folder: Path) -> dict[str, tuple[str, dict[str, Any]]]:
+def enliven(book: NotebookNode, folder: Path) -> dict[str, ViewData]:
     """Replace each widget's output by an empty element.
 
     Widgets that need a kernel are left out; their pictures, above them, are kept.
@@ -85,7 +84,7 @@ def enliven(book: NotebookNode, folder: Path) -> dict[str, tuple[str, dict[str, 
     if any(map(widgets, book.cells)):
         execute(executed, folder, keep_widgets=True)
     states = executed.metadata.get("widgets", {}).get(STATE, {}).get("state", {})
-    views: dict[str, tuple[str, dict[str, Any]]] = {}
+    views: dict[str, ViewData] = {}
     for cell, executed_cell in zip(book.cells, executed.cells, strict=True):
         same = len(widgets(executed_cell)) == len(widgets(cell))
         for output, new in zip(widgets(cell), widgets(executed_cell if same else cell), strict=True):
@@ -93,7 +92,7 @@ def enliven(book: NotebookNode, folder: Path) -> dict[str, tuple[str, dict[str, 
             output.data = {"text/html": " "}
             if "view" in state.get("options", {}):
                 name = f"view{len(views)}"
-                views[name] = state["data"], state["options"]
+                views[name] = ViewData(state["data"], state["options"])
                 output.data = {"text/html": f'<div class="view" id="{name}"></div>'}
     return views
 

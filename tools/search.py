@@ -14,7 +14,7 @@ from pathlib import Path
 from bs4 import BeautifulSoup, Tag
 
 from helpers.stepper.format import VIEW
-from helpers.stepper.page import Link, assemble, data_text
+from helpers.stepper.page import Link, assemble_page, escape_for_script
 from tools import words as glossary
 
 SAID = VIEW["page"]["search"]
@@ -111,7 +111,7 @@ def places(pages: dict[str, str], questions: list[Link], folder: Path) -> list[d
 def search(pages: dict[str, str], questions: list[Link], folder: Path) -> str:
     """Return the page that searches `pages`. The arguments are those of `places`."""
     index = [{"id": n, **place} for n, place in enumerate(places(pages, questions, folder))]
-    data = data_text(json.dumps({"places": index, "said": SAID}, ensure_ascii=False))
+    data = escape_for_script(json.dumps({"places": index, "said": SAID}, ensure_ascii=False))
     body = (
         f'<h1>{SAID["title"]}</h1>\n<label for="query">{SAID["label"]}</label>\n'
         '<input id="query" type="search" autofocus autocomplete="off" spellcheck="false">\n'
@@ -120,4 +120,4 @@ def search(pages: dict[str, str], questions: list[Link], folder: Path) -> str:
         f'<script type="application/json" id="places">{data}</script>\n'
         f"<script>{SCRIPT.read_text(encoding='utf-8')}</script>"
     )
-    return assemble(SAID["title"], body, {}, SAID["label"], STYLE)
+    return assemble_page(SAID["title"], body, {}, SAID["label"], STYLE)

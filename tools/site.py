@@ -22,7 +22,7 @@ import nbformat
 from helpers.recording.diary import load_diary
 from helpers.recording.toy import record_toy
 from helpers.stepper import Live, Pool, Stepper, StepTime, WhatIf
-from helpers.stepper.page import Link, Section, build, file_script
+from helpers.stepper.page import Link, Section, build_page, file_script
 from helpers.stepper.view import View
 from helpers.trace import EngineTrace, Trace
 from tools import launch
@@ -118,7 +118,7 @@ def ways() -> str:
             links=[by_question(), HOME],
         ),
     ]
-    return build("Three ways through", parts, QUESTION)
+    return build_page("Three ways through", parts, QUESTION)
 
 
 def index(diary: Trace, published: Path | None = None) -> str:
@@ -229,7 +229,7 @@ def index(diary: Trace, published: Path | None = None) -> str:
     owner, site = launch.repository().split("/")
     picture = f"https://{owner}.github.io/{site}/{PREVIEW.name}"
     sections = [live, stepper, table, what_if, step, books]
-    return build(TITLE, sections, QUESTION, picture, beside=True, style=TABLE_STYLE)
+    return build_page(TITLE, sections, QUESTION, picture, separate_files=True, style=TABLE_STYLE)
 
 
 def lighter(trace: Trace) -> Trace:
@@ -309,11 +309,11 @@ def gallery(diary: Trace) -> dict[str, str]:
     back, pages = Section(links=[Link("Gallery", "gallery.html")]), {}
     for name, (title, view, output) in shown.items():
         before = STEP[1:] if name == "step" else output
-        pages[f"{name}.html"] = build(title, [Section(before, view), back], output)
+        pages[f"{name}.html"] = build_page(title, [Section(before, view), back], output)
     links = [Link(title, f"{name}.html", output) for name, (title, _, output) in shown.items()]
     links.append(Link("Fingerprints", "museum.html", "Bugs of real projects: where two runs part."))
     text = f"{len(links)} pages: recorded runs, and one equation."
-    return {**pages, "gallery.html": build("Gallery", [Section(text, links=[*links, HOME])])}
+    return {**pages, "gallery.html": build_page("Gallery", [Section(text, links=[*links, HOME])])}
 
 
 def museum() -> str:
@@ -336,7 +336,7 @@ def museum() -> str:
     sections = [Section(message, body=shown), Section(links=threads, heading="Reported in", name="threads")]
     sections.append(Section(links=[book_link, Link("Gallery", "gallery.html")]))
     dark = f"@media (prefers-color-scheme: dark) {{ {FIGURES} }}"
-    return build("Fingerprints", sections, message, style=dark)
+    return build_page("Fingerprints", sections, message, style=dark)
 
 
 def plain(published: Path | None = None) -> dict[str, str]:

@@ -17,8 +17,8 @@ from PIL import Image
 from playwright.sync_api import Browser, Page
 
 from helpers.stepper import Live, script
-from helpers.stepper.page import data_text
-from helpers.stepper.still import FOLDER, Still, name_of
+from helpers.stepper.page import escape_for_script
+from helpers.stepper.still import FOLDER, Still, still_name
 from tools.chromium import find_chromium
 from tools.pictures import chromium
 
@@ -84,7 +84,7 @@ def refresh(book: NotebookNode, anew: bool) -> bool:
     Raises:
         FileNotFoundError: a view has no still, and there is no Chromium to take it with.
     """
-    shown = {name_of(*one): one for one in views(book)}
+    shown = {still_name(*one): one for one in views(book)}
     kept = {name: Still.load(name) for name in shown}
     if not find_chromium():
         if None in kept.values():
@@ -133,7 +133,7 @@ def opened(browser: Browser, folder: Path, data: str, options: dict[str, Any]) -
     path, file = folder / "page.html", base64.b64encode(file_of(options)).decode()
     bytes_of = f'Uint8Array.from(atob("{file}"), (one) => one.charCodeAt(0)).buffer'
     mount = f"mountView(document.body, {data}, {json.dumps(options)}, async () => {bytes_of})"
-    code = f"{script.bundle()}\nconst view = {{ ...{data_text(mount)} }};"
+    code = f"{script.bundle()}\nconst view = {{ ...{escape_for_script(mount)} }};"
     style = f"<style>{script.stylesheet()}{PICTURED}</style>"
     path.write_text(f'<!doctype html><meta charset="utf-8">{style}<body><script>{code}</script>', "utf-8")
     found = browser.new_page(

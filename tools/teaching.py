@@ -13,7 +13,7 @@ from nbconvert.filters import markdown2html
 from nbformat import NotebookNode
 
 from helpers.drawing.svg import PALETTE
-from helpers.stepper.page import assemble
+from helpers.stepper.page import assemble_page
 from tools import launch
 
 TEXT = launch.ROOT / "TEACHING.md"
@@ -123,7 +123,7 @@ def slides() -> str:
         parts.append(f'<div class="slide"><figure>{shown}</figure><p>{sentence}</p>{label}</div>')
     light, dark = THEMES
     style = f":root{{{light}}}@media (prefers-color-scheme: dark){{:root{{{dark}}}}}{SLIDES_STYLE}"
-    return assemble("Slides", "\n".join(parts) + KEYS, {}, style=style)
+    return assemble_page("Slides", "\n".join(parts) + KEYS, {}, style=style)
 
 
 def teaching() -> str:
@@ -132,4 +132,4 @@ def teaching() -> str:
     body = re.sub(r'href="(notebooks/\w+)\.ipynb', r'href="\1.html', body).replace(
         'href=""', 'href="index.html"'
     )
-    return assemble("For teachers", body, {}, "Three lessons, sheets to print, slides.", STYLE)
+    return assemble_page("For teachers", body, {}, "Three lessons, sheets to print, slides.", STYLE)

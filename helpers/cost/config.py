@@ -202,7 +202,7 @@ class Sizes:
         known = KNOWN["layer_types"] if full == "full" else {"full_attention": full}
         valid = isinstance(types, list) and len(types) == L
         if not valid or not all(isinstance(name, str) and name in known for name in types):
-            raise refusal("kinds", got=as_json(types), L=L, kinds=", ".join(known))
+            raise refusal("layer_types", got=as_json(types), L=L, known=", ".join(known))
         return [full if known[name] == "window" and not self.has_windows else known[name] for name in types]
 
     def n_own(self) -> int:

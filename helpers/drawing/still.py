@@ -33,7 +33,7 @@ class Still:
         """The sentences, as HTML paragraphs."""
         return "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.sentences)
 
-    def beneath(self) -> str:
+    def caption_html(self) -> str:
         """Return the content below the picture as HTML: the sentences, and the folded text alternative."""
         fold = f"<summary>The picture in words</summary>{html.escape(self.alt)}"
         return f'{self.numbers}<details style="font-size:90%">{fold}</details>'
@@ -46,4 +46,4 @@ class Still:
             text: the plain-text form, which must be the same in every run.
         """
         picture = {"image/png": {"width": self.width + 2 * EDGE, "alt": self.alt}}
-        outputs.show(figure_png(self.figure()), picture, self.beneath(), widget, text)
+        outputs.show(figure_png(self.figure()), picture, self.caption_html(), widget, text)

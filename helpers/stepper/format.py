@@ -20,7 +20,7 @@ def percent(p: float) -> str:
     return ">99.9%" if 0.9995 <= p < 1 else f"{100 * p:.1f}%"
 
 
-def fill(template: str, **values: object) -> str:
+def fill_template(template: str, **values: object) -> str:
     """Fill in a template of view.json: {pairs} becomes a value, {pairs|pair} a count such as "15 pairs"."""
 
     def one(slot: re.Match[str]) -> str:

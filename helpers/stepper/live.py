@@ -9,14 +9,14 @@ from typing import Any
 
 from helpers import corpus, weights
 from helpers.stepper.format import VIEW
-from helpers.stepper.machines import machines
+from helpers.stepper.machines import models_and_cards
 from helpers.stepper.view import View
 
 PROMPT = "Mia writes from Oslo. Monday is sunny in Oslo. Mia swam in the lake. Today weather is so nice."
 SEED = 12
 LIVE: dict[str, Any] = VIEW["live"]
 # The head of the shipped model that finds names and cities, from 0. A test checks what it finds.
-FINDER = {"layer": 0, "head": 2}
+NAME_HEAD = {"layer": 0, "head": 2}
 
 
 class Live(View):
@@ -36,19 +36,19 @@ class Live(View):
     def data(self) -> str:
         """The model's word classes, heads and sizes, and models and cards to compare it with, as JSON."""
         kinds = [corpus.NAMES, corpus.CITIES, *({*words} for words in corpus.SLOTS.values())]
-        message = {
+        shown = {
             "kinds": [sorted(kind) for kind in kinds],
             "known": len(set(corpus.vocabulary()) - {corpus.EOS, "."}),
-            "finder": FINDER,
+            "finder": NAME_HEAD,
             "until": corpus.SIGNATURE.split()[1],
             "other": "Emma",
             "temperature": 1.0,
             "parameters": self.parameters,
             "bytes": self.file.stat().st_size,
-            "compared": [one for one in machines()["models"] if one["name"] in LIVE["compared"]],
-            "card": next(one for one in machines()["cards"] if one["name"] == LIVE["card"]),
+            "compared": [one for one in models_and_cards()["models"] if one["name"] in LIVE["compared"]],
+            "card": next(one for one in models_and_cards()["cards"] if one["name"] == LIVE["card"]),
         }
-        return json.dumps(message)
+        return json.dumps(shown)
 
     @property
     def parameters(self) -> int:

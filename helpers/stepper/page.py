@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from helpers.stepper import script
 from helpers.stepper.format import HERE, VIEW
@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 ADDRESS = re.compile(r"https://[^\s<>&\"']+[\w/]")
 
 
-class Viewed(Protocol):
+class ViewData(NamedTuple):
+    """What the front end needs of a view: its data as JSON, and its options."""
+
+    data: str
+    options: dict[str, Any]
+
+
+class ViewLike(Protocol):
     """The attributes of a view that a page needs."""
 
     @property
@@ -47,7 +54,7 @@ def _paragraphs(texts: str | Iterable[str]) -> str:
     return "\n".join(f"<p>{text}</p>" for text in linked)
 
 
-def data_text(text: str) -> str:
+def escape_for_script(text: str) -> str:
     """Return JSON, escaped so that it cannot end the script element that contains it."""
     return text.replace("<", "\\u003c")
 
@@ -76,7 +83,7 @@ class Section:
     """
 
     before: str | Iterable[str] = ()
-    view: Viewed | None = None
+    view: ViewLike | None = None
     after: str | Iterable[str] = ()
     heading: str = ""
     links: Sequence[Link] = ()
@@ -104,13 +111,13 @@ def _section(section: Section, n: int) -> str:
     return f"<section{name}>\n{heading}{before}\n{section.body}{shown}\n{moments}{after}\n{links}</section>"
 
 
-def build(
+def build_page(
     title: str,
     sections: Sequence[Section],
     summary: str = "",
     picture: str = "",
     *,
-    beside: bool = False,
+    separate_files: bool = False,
     style: str = "",
 ) -> str:
     """Return a page as HTML.
@@ -120,9 +127,9 @@ def build(
         sections: the page's content.
         summary: a sentence, as plain text, that messengers show with a link to the page.
         picture: the address of a picture that messengers show.
-        beside: False to include in the page the files that views run, such as a model's weights. True to load
-            each file from a script in the page's folder (see `file_script`) when the reader scrolls near its
-            view.
+        separate_files: whether the files that views run, such as a model's weights, are loaded from scripts
+            in the page's folder (see `file_script`) when the reader scrolls near a view; if False, the page
+            includes them.
         style: CSS in addition to that of the page.
     """
     named = [section for section in sections if section.name]
@@ -136,13 +143,13 @@ def build(
     body = re.sub(
         r' style="([^"]*)"', lambda s: f' class="{styles.setdefault(s[1], f"s{len(styles)}")}"', body
     )
-    live = {name: (v.data, options(v)) for name, v in views.items()}
-    files = [] if beside else [view.file for view in views.values() if view.file]
+    live = {name: ViewData(v.data, front_end_options(v)) for name, v in views.items()}
+    files = [] if separate_files else [view.file for view in views.values() if view.file]
     style += "".join(f".{name} {{ {said} }}\n" for said, name in styles.items())
-    return assemble(title, f"{head}\n{body}", live, summary, style, picture, files)
+    return assemble_page(title, f"{head}\n{body}", live, summary, style, picture, files)
 
 
-def options(view: Viewed) -> dict[str, Any]:
+def front_end_options(view: ViewLike) -> dict[str, Any]:
     """Return a view's options for the front end: its initial state, its type, and the file that it runs."""
     file = {"file": _file_name(view.file)} if view.file else {}
     return {**view.options, "view": view.view, **file}
@@ -156,15 +163,22 @@ def _base64(file: Path) -> str:
     return base64.b64encode(file.read_bytes()).decode()
 
 
-def file_script(file: Path) -> tuple[str, str]:
-    """Return the name and the text of the script that loads a file into a page built with `beside`."""
-    return f"{_file_name(file)}.js", f'watchItDecodeFile("{_base64(file)}");\n'
+class FileScript(NamedTuple):
+    """A script that loads a file into a page built with `separate_files`."""
+
+    name: str
+    text: str
 
 
-def assemble(
+def file_script(file: Path) -> FileScript:
+    """Return the script that loads a file."""
+    return FileScript(f"{_file_name(file)}.js", f'watchItDecodeFile("{_base64(file)}");\n')
+
+
+def assemble_page(
     title: str,
     body: str,
-    views: Mapping[str, tuple[str, dict[str, Any]]],
+    views: Mapping[str, ViewData],
     summary: str = "",
     style: str = "",
     picture: str = "",
@@ -203,10 +217,10 @@ def assemble(
         "style": (script.stylesheet(unused) if views else "") + style,
         "body": body,
         "script": script.bundle() if views else "",
-        "views": data_text(json.dumps(shown)),
-        "copy": data_text(json.dumps(VIEW["page"]["copy"])),
+        "views": escape_for_script(json.dumps(shown)),
+        "copy": escape_for_script(json.dumps(VIEW["page"]["copy"])),
         "data": "\n".join(
-            f'<script type="application/json" id="data{n}">{data_text(text)}</script>'
+            f'<script type="application/json" id="data{n}">{escape_for_script(text)}</script>'
             for n, text in enumerate(data)
         ),
         "files": "\n".join(

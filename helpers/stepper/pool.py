@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from helpers.stepper.view import View, one_of
+from helpers.stepper.view import View, check_one_of
 from helpers.trace import EngineTrace
 
 
@@ -23,10 +23,10 @@ class Pool(View):
     view = "pool"
 
     def __init__(self, trace: EngineTrace, step: int = 1, pages: bool = True) -> None:
-        one_of("pages", pages, [True, False])
+        check_one_of("pages", pages, [True, False])
         if step not in range(1, len(trace.steps) + 1):
             raise ValueError(f"got step={step}, expected 1 to {len(trace.steps)}, the trace's steps")
-        self.trace, self.step, self.paged = trace, step - 1, pages
+        self.trace, self.step, self.show_pages = trace, step - 1, pages
 
     @property
     def data(self) -> str:
@@ -36,7 +36,7 @@ class Pool(View):
     @property
     def options(self) -> dict[str, Any]:
         """The initial step, from 0, and whether pages are shown."""
-        return {"step": self.step, "pages": self.paged}
+        return {"step": self.step, "pages": self.show_pages}
 
     def __repr__(self) -> str:
         n, trace = len(self.trace.requests), self.trace

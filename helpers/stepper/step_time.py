@@ -10,11 +10,11 @@ from helpers.cost.config import model_of
 from helpers.cost.models import CARDS, MODELS, PublishedModel
 from helpers.cost.step import step_time
 from helpers.drawing.words import require
-from helpers.stepper.format import VIEW, fill
-from helpers.stepper.machines import machines, model_line
-from helpers.stepper.view import View, one_of
+from helpers.stepper.format import VIEW, fill_template
+from helpers.stepper.machines import model_fields, models_and_cards
+from helpers.stepper.view import View, check_one_of
 
-SAY: dict[str, Any] = VIEW["step_time"]
+TEXTS: dict[str, Any] = VIEW["step_time"]
 
 
 class StepTime(View):
@@ -54,14 +54,14 @@ class StepTime(View):
         cards: int = 1,
         collective: float = 0.0,
     ) -> None:
-        one_of("card", card, CARDS)
-        one_of("weight_bits", weight_bits, SAY["formats"])
-        one_of("kv_bits", kv_bits, SAY["formats"])
-        one_of("overlap", overlap, [True, False])
+        check_one_of("card", card, CARDS)
+        check_one_of("weight_bits", weight_bits, TEXTS["formats"])
+        check_one_of("kv_bits", kv_bits, TEXTS["formats"])
+        check_one_of("overlap", overlap, [True, False])
         self.model = model_of(model)
         self.card = CARDS[card]
         reached = {"bandwidthReached": bandwidth_reached, "computeReached": compute_reached}
-        self.chosen: dict[str, Any] = {
+        self.settings: dict[str, Any] = {
             **{"tokens": tokens, "users": users, "newTokens": new_tokens, "cards": cards},
             **{"weightBits": weight_bits, "kvBits": kv_bits, "overlap": overlap},
             **{name: round(100 * share, 9) for name, share in reached.items()},
@@ -71,24 +71,24 @@ class StepTime(View):
         more |= {"bandwidth_reached": bandwidth_reached, "compute_reached": compute_reached}
         more |= {"new_tokens": new_tokens, "logits": None, "cards": cards, "collective": collective}
         self.step = step_time(self.model, self.card, tokens, users, **more)
-        for name, field in SAY["fields"].items():
+        for name, field in TEXTS["fields"].items():
             least, most = field["least"], field["most"]
-            values = {"name": field["name"], "got": self.chosen[name], "least": least, "most": most}
-            require(least <= self.chosen[name] <= most, fill(SAY["range"], **values))
+            values = {"name": field["name"], "got": self.settings[name], "least": least, "most": most}
+            require(least <= self.settings[name] <= most, fill_template(TEXTS["range"], **values))
 
     @property
     def data(self) -> str:
         """The models and cards to choose from, as JSON."""
-        offered = machines()
+        offered = models_and_cards()
         if self.model not in MODELS.values():
-            offered["models"].append(model_line(self.model))
+            offered["models"].append(model_fields(self.model))
         return json.dumps(offered)
 
     @property
     def options(self) -> dict[str, Any]:
         """The initial settings."""
-        return {"case": {"model": self.model.name, "card": self.card.name, **self.chosen}}
+        return {"case": {"model": self.model.name, "card": self.card.name, **self.settings}}
 
     def __repr__(self) -> str:
-        users, tokens = (f"{self.chosen[name]:,}" for name in ("users", "tokens"))
+        users, tokens = (f"{self.settings[name]:,}" for name in ("users", "tokens"))
         return f"StepTime({self.model.name} on {self.card.name}, {users} users of {tokens} tokens)"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from helpers.stepper.format import fill
-from helpers.stepper.machines import machines
-from helpers.stepper.view import View, one_of
+from helpers.stepper.format import fill_template
+from helpers.stepper.machines import models_and_cards
+from helpers.stepper.view import View, check_one_of
 from helpers.trace import Trace
 
 
@@ -35,15 +35,15 @@ class Stepper(View):
         layer: int = 0,
         head: int | None = None,
     ) -> None:
-        self.trace, self.face, self.layer, self.head = trace, panels, layer, head
-        one_of("panels", panels, ["story", "lab"])
+        self.trace, self.panels, self.layer, self.head = trace, panels, layer, head
+        check_one_of("panels", panels, ["story", "lab"])
         phases = [event.phase for event in trace.runs[0].passes]
         if start is None:
             start = phases[0] if panels == "lab" else "prefill"
         heads = [None, *(recorded for of, recorded in trace.recorded if of == layer)]
-        one_of("start", start, phases)
-        one_of("layer", layer, trace.layers)
-        one_of("head", head, heads)
+        check_one_of("start", start, phases)
+        check_one_of("layer", layer, trace.layers)
+        check_one_of("head", head, heads)
         self.start = phases.index(start)
 
     @property
@@ -54,13 +54,13 @@ class Stepper(View):
     @property
     def options(self) -> dict[str, Any]:
         """The options for the front end."""
-        shown = {"face": self.face, "start": self.start, "layer": self.layer, "head": self.head}
-        return {**shown, "machines": machines()}
+        shown = {"face": self.panels, "start": self.start, "layer": self.layer, "head": self.head}
+        return {**shown, "machines": models_and_cards()}
 
     @property
-    def invitation(self) -> str:
+    def run_hint(self) -> str:
         """What readers should do if the stepper is not running yet."""
-        return fill(super().invitation, passes=self._n_passes)
+        return fill_template(super().run_hint, passes=self._n_passes)
 
     @property
     def _n_passes(self) -> int:

@@ -27,7 +27,7 @@ def _rounded(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
-def name_of(data: str, options: dict[str, Any], file: bytes = b"") -> str:
+def still_name(data: str, options: dict[str, Any], file: bytes = b"") -> str:
     """Return the name of a view's still, a hash of everything that the view shows.
 
     Of the models and cards to choose from, only the chosen ones are included.
@@ -75,7 +75,7 @@ class Still:
         text = json.dumps(kept, indent=1, ensure_ascii=False)
         (FOLDER / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
 
-    def beneath(self) -> str:
+    def caption_html(self) -> str:
         """Return the content below the picture, as HTML."""
         words = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.words)
         fold = f"<summary>The picture in words</summary>{'<br>'.join(map(html.escape, self.seen))}"
@@ -84,4 +84,4 @@ class Still:
     def html(self) -> str:
         """Return the picture and the content below it, as HTML for a page."""
         source = f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
-        return f'<img alt="{html.escape(self.alt)}" width="{self.width}" src="{source}">{self.beneath()}'
+        return f'<img alt="{html.escape(self.alt)}" width="{self.width}" src="{source}">{self.caption_html()}'

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from helpers.drawing import outputs
 from helpers.stepper import page, script
 from helpers.stepper.format import VIEW
-from helpers.stepper.still import Still, name_of
+from helpers.stepper.still import Still, still_name
 
 if TYPE_CHECKING:
     from anywidget import AnyWidget
 
 
-def one_of(name: str, value: Any, known: Iterable[Any]) -> None:
+def check_one_of(name: str, value: Any, known: Iterable[Any]) -> None:
     """Raise ValueError unless `value` is one of the known values of the option called `name`."""
     known = [*dict.fromkeys(known)]
     if value not in known:
@@ -44,21 +44,21 @@ class View(ABC):
     @property
     def still(self) -> Still | None:
         """What readers without a kernel see; None if no still was taken of this data."""
-        return Still.load(name_of(self.data, page.options(self), self._bytes))
+        return Still.load(still_name(self.data, page.front_end_options(self), self._bytes))
 
     @property
     def _bytes(self) -> bytes:
         return self.file.read_bytes() if self.file else b""
 
     @property
-    def invitation(self) -> str:
+    def run_hint(self) -> str:
         """What readers should do if the view is not running yet, as a sentence."""
         return str(VIEW["not run"][self.view])
 
     @cached_property
     def widget(self) -> AnyWidget:
         """The live widget, created on first use."""
-        return _widget_class()(data=self.data, options=page.options(self), file=self._bytes)
+        return _widget_class()(data=self.data, options=page.front_end_options(self), file=self._bytes)
 
     def save_html(self, path: str | Path) -> None:
         """Write the view as a page that needs no network and no kernel. Its address contains its state.
@@ -66,14 +66,14 @@ class View(ABC):
         Raises:
             FileNotFoundError: the folder does not exist.
         """
-        text = page.build("Watch It Decode", [page.Section(view=self)])
+        text = page.build_page("Watch It Decode", [page.Section(view=self)])
         Path(path).write_text(text, encoding="utf-8")
 
     def _ipython_display_(self) -> None:
-        still, asked = self.still, f"<p>{escape(self.invitation)}</p>"
+        still, asked = self.still, f"<p>{escape(self.run_hint)}</p>"
         if still:
             about = {"image/png": {"width": still.width, "alt": still.alt}}
-            outputs.show(still.png, about, still.beneath() + asked, self.widget, repr(self))
+            outputs.show(still.png, about, still.caption_html() + asked, self.widget, repr(self))
         else:
             outputs.show(None, {}, asked, self.widget, repr(self))
 

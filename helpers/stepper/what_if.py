@@ -10,9 +10,9 @@ import numpy as np
 from helpers import toy
 from helpers.stepper.view import View
 
-WORDS = (*toy.PROMPT, "nice")
-BEFORE = {word: float(toy.NUMBERS[word]) for word in WORDS}  # the prompt that filled the cache
-NOW = BEFORE | {"weather": 8.0}  # the prompt that readers see at first
+PROMPT_WORDS = (*toy.PROMPT, "nice")
+CACHED_PROMPT = {word: float(toy.NUMBERS[word]) for word in PROMPT_WORDS}  # the prompt that filled the cache
+INITIAL_PROMPT = CACHED_PROMPT | {"weather": 8.0}  # the prompt that readers see at first
 
 
 class WhatIf(View):
@@ -30,15 +30,15 @@ class WhatIf(View):
             "sink": [score if np.isfinite(score) else None for score in toy.SINK.tolist()],
             "lm_head": toy.LM_HEAD.tolist(),
         }
-        return json.dumps({"toy": constants, "before": _tokens(BEFORE)})
+        return json.dumps({"toy": constants, "before": _tokens(CACHED_PROMPT)})
 
     @property
     def options(self) -> dict[str, Any]:
         """The initial prompt."""
-        return {"now": _tokens(NOW)}
+        return {"now": _tokens(INITIAL_PROMPT)}
 
     def __repr__(self) -> str:
-        return f"WhatIf({len(BEFORE)} tokens in the cache, {len(NOW)} in the prompt)"
+        return f"WhatIf({len(CACHED_PROMPT)} tokens in the cache, {len(INITIAL_PROMPT)} in the prompt)"
 
 
 def _tokens(prompt: dict[str, float]) -> list[dict[str, Any]]:

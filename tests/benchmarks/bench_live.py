@@ -32,7 +32,7 @@ from helpers.model.fast import speed_up
 from helpers.model.generate import run
 from helpers.model.transformer import Transformer
 from helpers.stepper import Live
-from helpers.stepper.page import Section, build, file_script
+from helpers.stepper.page import Section, build_page, file_script
 from helpers.timing import seconds_per_call
 from tests.benchmarks import common
 from tests.browser.lab import FLAGS
@@ -102,7 +102,7 @@ def in_the_page(turns: int, motion: Literal["no-preference", "reduce"]) -> list[
     met = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "page.html"
-        path.write_text(build("Live", [Section(view=Live())], beside=True), encoding="utf-8")
+        path.write_text(build_page("Live", [Section(view=Live())], separate_files=True), encoding="utf-8")
         name, script = file_script(Live.file)
         (path.parent / name).write_text(script, encoding="utf-8")
         for _ in range(turns):

@@ -28,7 +28,7 @@ from playwright.sync_api import (
 )
 
 from helpers.recording.diary import load_diary
-from helpers.stepper.page import assemble, options
+from helpers.stepper.page import ViewData, assemble_page, front_end_options
 from helpers.stepper.view import View
 from tests.browser.lab import FLAGS, Lab, close_all
 
@@ -78,8 +78,8 @@ def context(browser: Browser, context_options: dict[str, Any]) -> Iterator[Brows
 def page_of(view: View) -> str:
     """A page with this view as `save_html` makes it, but for its picture, which is drawn in half a second."""
     files = [view.file] if view.file else []
-    shown = {"view0": (view.data, options(view))}
-    return assemble("A view", '<div class="view" id="view0"></div>', shown, files=files)
+    shown = {"view0": ViewData(view.data, front_end_options(view))}
+    return assemble_page("A view", '<div class="view" id="view0"></div>', shown, files=files)
 
 
 @pytest.fixture(scope="package")

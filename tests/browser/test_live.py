@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from helpers import corpus
 from helpers.stepper import Live
 from helpers.stepper.live import PROMPT
-from helpers.stepper.page import Section, build, file_script
+from helpers.stepper.page import Section, build_page, file_script
 from tests.browser.conftest import Show
 from tests.written import unit
 
@@ -290,7 +290,7 @@ def test_the_model_beside_the_page(show: Show, tmp_path: Path, there: bool) -> N
     name, script = file_script(Live.file)
     if there:
         (tmp_path / name).write_text(script, encoding="utf-8")
-    text = build("Live", [Section(view=Live())], beside=True)
+    text = build_page("Live", [Section(view=Live())], separate_files=True)
     page = show(text, width=280, allowed="ERR_FILE_NOT_FOUND", reduced_motion="reduce")
     page.locator("textarea").press("Enter")
     if there:

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from helpers.recording.diary import load_diary
 from helpers.stepper import Live, Pool, Race, Stepper, WhatIf
 from helpers.stepper.format import VIEW
-from helpers.stepper.page import Section, build
+from helpers.stepper.page import Section, build_page
 from tests.pool_cases import trace
 
 pytestmark = pytest.mark.browser
@@ -68,7 +68,7 @@ def test_nothing_of_a_view_goes_on_when_it_is_taken_away(page: Page, tmp_path: P
     """It plays no more, its Worker ends, and whatever happens to the page draws it no more."""
     diary = load_diary()
     views = [Stepper(diary), Race(diary), WhatIf(), Pool(trace("six")), Live()]
-    text = build("All", [Section(view=view) for view in views])
+    text = build_page("All", [Section(view=view) for view in views])
     (tmp_path / "all.html").write_text(
         text.replace("= mountView(", "= ends[ends.length] = mountView("), "utf-8"
     )
@@ -167,7 +167,7 @@ def test_the_keyboard_skips_to_a_section_and_a_moment_is_copied(page: Page, tmp_
         for name, view in views.items()
     ]
     sections.append(Section(view=WhatIf(), after="What it shows."))
-    (tmp_path / "page.html").write_text(build("Two", sections), "utf-8")
+    (tmp_path / "page.html").write_text(build_page("Two", sections), "utf-8")
     page.add_init_script("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
     page.goto((tmp_path / "page.html").as_uri())
     copy = page.get_by_role("button", name=VIEW["page"]["copy"][0])

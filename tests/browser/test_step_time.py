@@ -32,8 +32,8 @@ def says(page: Page, **case: Any) -> None:
     view = StepTime(**case)
     expect(page.locator(".wid-sentence")).to_contain_text(f" {unit(view.step.total, 's')}:")
     expect(page.locator(".wid-sentence")).to_contain_text(f"It is {view.step.bound}")
-    if view.chosen["users"] > 1:
-        expect(page.locator(".wid-sentence")).to_contain_text(f"each of {view.chosen['users']:,} users")
+    if view.settings["users"] > 1:
+        expect(page.locator(".wid-sentence")).to_contain_text(f"each of {view.settings['users']:,} users")
 
 
 @pytest.fixture

@@ -275,7 +275,7 @@ function kindsOf(config: Config, n: Sizes): string[] {
   }
   const kindsHere = full === "full" ? known.layer_types : { full_attention: full };
   if (!Array.isArray(types) || types.length !== L || !types.every((type) => Object.hasOwn(kindsHere, type)))
-    throw refusal("kinds", { got: written(types), L, kinds: Object.keys(kindsHere).join(", ") });
+    throw refusal("layer_types", { got: written(types), L, known: Object.keys(kindsHere).join(", ") });
   return types.map((type) => (kindsHere[type] === "window" && !hasWindows(config) ? full : kindsHere[type]));
 }
 
