@@ -35,7 +35,7 @@ def keep_promises(path: str, exercise: str, names: dict[str, Any]) -> None:
     given, whole = arguments.split(", "), getattr(module, exercise)
     checkers = [(whole, given)] if isinstance(whole, Exercise) else [(vars(module)[n], [n]) for n in given]
     for checker, written in checkers:
-        for reason, answer in [(why, one) for why, wrong in checker.wrong.items() for one in wrong]:
+        for reason, answer in [(why, one) for why, wrong in checker.wrong_answers.items() for one in wrong]:
             answers = dict(zip(written, answer if len(written) > 1 else [answer], strict=True))
             sentence = shown(cells["check"], solution, names, answers)
             expect("Not right yet: ", sentence)

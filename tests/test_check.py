@@ -16,35 +16,37 @@ import pytest
 
 from helpers import toy
 from helpers.chapters import n01, n02, n03, n04
-from helpers.check.exercise import Case, Exercise, same
-from helpers.check.guess import WRITE_ONE, Guess, nearest
-from helpers.check.reader import SOLVED
-from helpers.check.result import Result, describe, show
+from helpers.check.exercise import Case, Exercise, values_equal
+from helpers.check.guess import NO_GUESS_MESSAGE, Guess, check_ratio_guess
+from helpers.check.reader import SOLVED_FILE
+from helpers.check.result import Result, describe_with_type, format_value
 
 double = Exercise(
     name="double",
     todo="let double return twice the number.",
-    cases=[(1,), (3,), Case((0,), trap="twice nothing is 0.")],
-    right=lambda x: 2 * x,
-    wrong=["one more.", lambda x: x + 1 if x else 0, "the square.", lambda x: x * x + 1],
+    cases=[(1,), (3,), Case((0,), failure_hint="twice nothing is 0.")],
+    right_answer=lambda x: 2 * x,
+    wrong_answers=["one more.", lambda x: x + 1 if x else 0, "the square.", lambda x: x * x + 1],
     success="2, 6 and 0.",
 )
 SUMS = Exercise(
     name="sums",
     todo="write two sums.",
-    cases=[Case(("a",), "`a`", wanted="1 + 2"), Case(("b",), "`b`")],
-    run=lambda answer, name: answer[name],
-    right={"a": 3, "b": 7},
-    wrong=["multiplied.", {"a": 2, "b": 12}],
+    cases=[Case(("a",), "`a`", expected_in_words="1 + 2"), Case(("b",), "`b`")],
+    run_case=lambda answer, name: answer[name],
+    right_answer={"a": 3, "b": 7},
+    wrong_answers=["multiplied.", {"a": 2, "b": 12}],
     success="3 and 7.",
 )
 
 
-def exercise(right: Any, *cases: Case, run: Any = None) -> Exercise:
+def exercise(right: Any, *cases: Case, run_case: Any = None) -> Exercise:
     """Return an exercise with this right answer."""
-    kwargs = {"run": run} if run else {}
+    kwargs = {"run_case": run_case} if run_case else {}
     cases = cases or (Case((), "f()"),)
-    return Exercise("f", "write f.", cases=cases, right=right, wrong=[], success="so it is.", **kwargs)
+    return Exercise(
+        "f", "write f.", cases=cases, right_answer=right, wrong_answers=[], success="so it is.", **kwargs
+    )
 
 
 class Odd:
@@ -146,9 +148,11 @@ def test_the_right_answer_defines_the_expected_type(right: Any, answer: Any, pro
 
 
 def test_a_run_may_observe_several_values() -> None:
-    first_differs = exercise(lambda: 3, run=lambda f: {"gives": f(), "needs steps:": 1 if f() == 3 else 2})
+    first_differs = exercise(
+        lambda: 3, run_case=lambda f: {"gives": f(), "needs steps:": 1 if f() == 3 else 2}
+    )
     assert first_differs(lambda: 4).message == "f() gives 4; expected 3."
-    second_differs = exercise(lambda: 1, run=lambda f: {"gives": 3, "needs steps:": f()})
+    second_differs = exercise(lambda: 1, run_case=lambda f: {"gives": 3, "needs steps:": f()})
     assert second_differs(lambda: 2).message == "f() needs steps: 2; expected 1."
 
 
@@ -209,7 +213,7 @@ print(lines())
     assert subprocess.run(run, capture_output=True, timeout=60, text=True, check=True).stdout == "ended\n1\n"
 
 
-def test_a_call_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_call_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("helpers.check.exercise.MAX_SECONDS", 0.2)
     slow = double(in_a_cell("def f(x):\n    while True:\n        pass"))
     late = "double(1) has not come back after 0.2 seconds; does the loop end? In line "
@@ -220,23 +224,23 @@ def test_a_call_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_solved_exercises_are_noted_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shell = SimpleNamespace(user_ns={"check": n02})
-    assert n02.change_future(n02.change_future.right).solved
-    assert not Path(SOLVED).exists(), "no notebook runs"
+    assert n02.change_future(n02.change_future.right_answer).solved
+    assert not Path(SOLVED_FILE).exists(), "no notebook runs"
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     n02.change_future(...)
-    assert not Path(SOLVED).exists(), "it is not solved"
+    assert not Path(SOLVED_FILE).exists(), "it is not solved"
     longer = "02 change_future_too\n"
-    Path(SOLVED).write_text(longer)
+    Path(SOLVED_FILE).write_text(longer)
     for _ in range(2):
-        n02.change_future(n02.change_future.right)
-    assert Path(SOLVED).read_text() == f"{longer}02 change_future\n"
-    Path(SOLVED).write_bytes(b"\xff")
-    assert n02.change_future(n02.change_future.right).solved, "the file cannot be read"
-    Path(SOLVED).unlink()
-    Path(SOLVED).mkdir()
-    assert n02.change_future(n02.change_future.right).solved, "the file cannot be written"
+        n02.change_future(n02.change_future.right_answer)
+    assert Path(SOLVED_FILE).read_text() == f"{longer}02 change_future\n"
+    Path(SOLVED_FILE).write_bytes(b"\xff")
+    assert n02.change_future(n02.change_future.right_answer).solved, "the file cannot be read"
+    Path(SOLVED_FILE).unlink()
+    Path(SOLVED_FILE).mkdir()
+    assert n02.change_future(n02.change_future.right_answer).solved, "the file cannot be written"
     shell.user_ns["check"] = 1
-    assert n02.change_future(n02.change_future.right).solved, "the reader has redefined `check`"
+    assert n02.change_future(n02.change_future.right_answer).solved, "the reader has redefined `check`"
 
 
 def test_redefined_functions_do_not_change_expected_results(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,22 +260,22 @@ def test_a_table_with_missing_rows_is_not_right() -> None:
 @pytest.mark.parametrize(
     ("write", "value", "text"),
     [
-        (show, 31 / 3, "10.33"),
-        (show, 100.0, "100"),
-        (show, -0.001, "0"),
-        (show, float("nan"), "NaN"),
-        (show, float("-inf"), "-inf"),
-        (show, 123456789.0, "123,456,789"),
-        (show, 1e300, "1e+300"),
-        (show, "x" * 121, f"{'x' * 120} …"),
-        (show, [], "nothing"),
-        (show, np.array([0.125, 3]), "0.12, 3"),
-        (show, ["nice", "<eos>"], "nice, <eos>"),
-        (describe, ..., "..."),
-        (describe, np.zeros((2, 3)), "an array of shape (2, 3)"),
-        (describe, (np.zeros(2), 1), "a tuple of 2 parts"),
-        (describe, raising, "the function raising"),
-        (describe, object(), "something of type object"),
+        (format_value, 31 / 3, "10.33"),
+        (format_value, 100.0, "100"),
+        (format_value, -0.001, "0"),
+        (format_value, float("nan"), "NaN"),
+        (format_value, float("-inf"), "-inf"),
+        (format_value, 123456789.0, "123,456,789"),
+        (format_value, 1e300, "1e+300"),
+        (format_value, "x" * 121, f"{'x' * 120} …"),
+        (format_value, [], "nothing"),
+        (format_value, np.array([0.125, 3]), "0.12, 3"),
+        (format_value, ["nice", "<eos>"], "nice, <eos>"),
+        (describe_with_type, ..., "..."),
+        (describe_with_type, np.zeros((2, 3)), "an array of shape (2, 3)"),
+        (describe_with_type, (np.zeros(2), 1), "a tuple of 2 parts"),
+        (describe_with_type, raising, "the function raising"),
+        (describe_with_type, object(), "something of type object"),
     ],
 )
 def test_values_are_shown_in_words(write: Any, value: Any, text: str) -> None:
@@ -280,14 +284,14 @@ def test_values_are_shown_in_words(write: Any, value: Any, text: str) -> None:
 
 def test_numbers_that_differ_look_different() -> None:
     for off in np.linspace(-0.03, 0.03, 61):
-        assert same(10 + off, 10) or show(10 + off) != show(10)
-    assert same([np.nan, 1], [np.nan, 1])
-    assert same({"gives": 10.004}, {"gives": 10})
+        assert values_equal(10 + off, 10) or format_value(10 + off) != format_value(10)
+    assert values_equal([np.nan, 1], [np.nan, 1])
+    assert values_equal({"gives": 10.004}, {"gives": 10})
     different: Any = [([np.nan, 1], [0, 1]), ([1, 1], [True, True]), (10.011, 10)]
     different += [({"gives": 1, "leaves": 2}, other) for other in ({"gives": 1}, {"gives": 1, "leaves": 3})]
     for a, b in different:
-        assert not same(a, b)
-        assert not same(b, a)
+        assert not values_equal(a, b)
+        assert not values_equal(b, a)
 
 
 @pytest.mark.parametrize(
@@ -306,20 +310,20 @@ def test_numbers_that_differ_look_different() -> None:
 )
 def test_a_guess_is_compared_with_the_answer(guess: Any, answer: Any, sentence: str) -> None:
     assert repr(Guess(guess, answer, "That is why.")) == f"{sentence}\nThat is why."
-    assert Guess(guess, answer).right == ("Right." in sentence)
+    assert Guess(guess, answer).is_right == ("Right." in sentence)
 
 
 def test_without_a_guess_the_answer_is_not_shown() -> None:
     for guess in (None, ...):
-        assert repr(Guess(guess, 3, "That is why.")) == f"No guess yet: {WRITE_ONE}"
+        assert repr(Guess(guess, 3, "That is why.")) == f"No guess yet: {NO_GUESS_MESSAGE}"
         assert Guess(guess, 3)._repr_html_() is None
 
 
 def test_nearest_rounds_a_ratio_to_an_option() -> None:
-    assert [nearest(4, (1, 4, 16), ratio).answer for ratio in (0.5, 1.9, 2.1, 99)] == [1, 1, 4, 16]
+    assert [check_ratio_guess(4, (1, 4, 16), ratio).answer for ratio in (0.5, 1.9, 2.1, 99)] == [1, 1, 4, 16]
     for measured in (math.nan, 0.0, math.inf):
         with pytest.raises(ValueError, match=f"ratio is {measured}; expected a number above 0"):
-            nearest(4, (1, 4, 16), measured)
+            check_ratio_guess(4, (1, 4, 16), measured)
     with pytest.raises(ValueError, match="the answer is nan; expected a number"):
         Guess(3, math.nan)
 
@@ -332,16 +336,18 @@ def test_nearest_rounds_a_ratio_to_an_option() -> None:
         ("yes", True, {}, "'yes' is text in quotes. Write True or False"),
         (20, [20], {}, "20 is a number. Write a list"),
         (math.nan, 20, {}, "nan is not a number. Write a number"),
-        (np.float32("nan"), 20, {"like": 1.0}, "np.float32(nan) is not a number. Write a number"),
-        ("0.9", "0.9 to 1.1", {"like": 1.0}, "'0.9' is text in quotes. Write a number"),
+        (np.float32("nan"), 20, {"example_answer": 1.0}, "np.float32(nan) is not a number. Write a number"),
+        ("0.9", "0.9 to 1.1", {"example_answer": 1.0}, "'0.9' is text in quotes. Write a number"),
         (10, 8, {"options": (1, 8)}, "10 is none of 1, 8. Write one of them"),
         ("d", "B", {"options": "ABC"}, "'d' is none of 'A', 'B', 'C'. Write one of them"),
     ],
 )
-def test_a_guess_of_another_type_is_no_guess(guess: Any, answer: Any, kwargs: Any, problem: str) -> None:
+def test_a_guess_of_another_type_does_not_count(guess: Any, answer: Any, kwargs: Any, problem: str) -> None:
     assert repr(Guess(guess, answer, "That is why.", **kwargs)) == f"No guess yet: {problem}, and run again."
     assert Guess(guess, answer, **kwargs)._repr_html_() is None
-    assert Guess(answer, answer, **{"like": answer} if "like" in kwargs else kwargs).right
+    assert Guess(
+        answer, answer, **{"example_answer": answer} if "example_answer" in kwargs else kwargs
+    ).is_right
 
 
 def test_right_and_wrong_look_different() -> None:

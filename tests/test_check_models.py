@@ -12,7 +12,7 @@ from torch import Tensor
 
 from helpers.chapters import n02, n03, n04, n05, n07, n09, n10, n12, n14, n17, n18, n19, n21, n24
 from helpers.check.exercise import Exercise
-from helpers.check.guess import nearest
+from helpers.check.guess import check_ratio_guess
 
 torch.set_num_threads(1)
 
@@ -36,8 +36,13 @@ def test_a_check_leaves_torchs_random_state_unchanged() -> None:
 
 
 def test_guessed_times_are_right_within_a_fifth() -> None:
-    assert nearest(8, (1, 4, 8), 5.8).right
-    assert [n09.times_as_long(guess, 40.4).right for guess in (33, 48, 32, 49)] == [True, True, False, False]
+    assert check_ratio_guess(8, (1, 4, 8), 5.8).is_right
+    assert [n09.times_as_long(guess, 40.4).is_right for guess in (33, 48, 32, 49)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 # Wrong answers that come close.
@@ -59,7 +64,7 @@ def makes_keys_again(cache: n04.Layers, number: float) -> np.ndarray:
 
 def merges_as_one_head(o1: Tensor, a: Tensor, o2: Tensor, b: Tensor) -> Tensor:
     """Merge every head with the weights of the first head."""
-    return n19.merge.right(o1, a[:1].expand_as(a), o2, b[:1].expand_as(b))
+    return n19.merge.right_answer(o1, a[:1].expand_as(a), o2, b[:1].expand_as(b))
 
 
 def left_by_letters(endings: set[tuple[str, ...]], word: str) -> set[tuple[str, ...]]:
@@ -93,7 +98,7 @@ def by_letters(old: list[str], new: list[str]) -> int:
 
 def by_the_middle(pause: Any, step: Any, P: int, n: int) -> tuple[float, float]:
     """Assume that each step takes as long as the middle one."""
-    kept, nothing = n09.reply_ms.right(pause, step, P, n)
+    kept, nothing = n09.reply_ms.right_answer(pause, step, P, n)
     return (pause(P) + (n - 1) * step(P + (n - 2) / 2) if n > 1 else kept), nothing
 
 
@@ -127,7 +132,11 @@ CLOSE: list[tuple[Exercise, Any, str]] = [
     (n10.bytes_per_token, lambda config: 23_040, "gives 23,040; expected 131,072"),
     (n10.bytes_per_token, lambda config: 1024, "gives 1,024; expected 23,040"),
     (n10.bytes_per_token, null_is_no_default, "num_key_value_heads null, gives 0"),
-    (n12.batch_at_ridge, lambda card, s: n12.batch_at_ridge.right(card, s) + 2, "gives 298; expected 296"),
+    (
+        n12.batch_at_ridge,
+        lambda card, s: n12.batch_at_ridge.right_answer(card, s) + 2,
+        "gives 298; expected 296",
+    ),
     (n02.change_future, two_runs(lambda table: table[:-1].sum(axis=0)), "but no column's sum gives True"),
     (n05.reusable, by_letters, "Today weather island gives 3; expected 2"),
     (n09.reply_ms, by_the_middle, "P = 10, n = 3"),
@@ -152,9 +161,9 @@ def test_nearly_right_answers_are_found_wrong(checker: Exercise, answer: Any, me
     result = checker(answer)
     assert result.state == "not right yet", result
     assert message in result.message
-    assert result.reason not in checker.wrong
+    assert result.reason not in checker.wrong_answers
 
 
 def test_values_from_the_changed_token_on_are_stale() -> None:
-    assert n04.stale_values([2, 3, 4, 5]).right
-    assert not n04.stale_values([2]).right
+    assert n04.stale_values([2, 3, 4, 5]).is_right
+    assert not n04.stale_values([2]).is_right

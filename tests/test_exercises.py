@@ -29,14 +29,14 @@ PATHS = [
 MODULES = [importlib.import_module(f"helpers.{path.parent.name}.{path.stem}") for path in PATHS]
 MADE = [pair for module in MODULES for pair in vars(module).items()]
 CHECKERS = {name: value for name, value in MADE if isinstance(value, Exercise)}
-MISTAKES = [(name, reason) for name, checker in CHECKERS.items() for reason in checker.wrong]
+MISTAKES = [(name, reason) for name, checker in CHECKERS.items() for reason in checker.wrong_answers]
 
 
 @pytest.mark.parametrize("name", CHECKERS)
 def test_right_answers_are_right(name: str) -> None:
     checker = CHECKERS[name]
-    forms = [in_form(write, checker.right) for write in FORMS]
-    for answer in (checker.right, *forms, *RIGHT.get(name, [])):
+    forms = [in_form(write, checker.right_answer) for write in FORMS]
+    for answer in (checker.right_answer, *forms, *RIGHT.get(name, [])):
         result = call(checker, answer)
         assert result.solved, result
         assert_readable(result)
@@ -60,7 +60,7 @@ def in_form(write: Callable[[Any], Any], value: Any) -> Any:
 
 @pytest.mark.parametrize(("name", "reason"), MISTAKES)
 def test_wrong_answers_get_their_reason(name: str, reason: str) -> None:
-    for answer in CHECKERS[name].wrong[reason]:
+    for answer in CHECKERS[name].wrong_answers[reason]:
         result = call(CHECKERS[name], answer)
         assert (result.state, result.reason) == ("not right yet", reason), result
         assert_readable(result)
@@ -73,10 +73,10 @@ def test_what_is_nearly_right_is_not_right(name: str) -> None:
     checker = CHECKERS[name]
     for case, expected in zip(checker.cases, checker.expected, strict=True):
         given: list[Any] = []  # and so it stays where the right answer raises
-        checker.observe(giving(checker.right, given), case)
+        checker.result_of(giving(checker.right_answer, given), case)
         for other in near(given[-1]) if given else []:
-            got = checker.observe(giving(checker.right, [], other), case)
-            assert checker.problem(got, expected, case), (checker.label(case), other)
+            got = checker.result_of(giving(checker.right_answer, [], other), case)
+            assert checker.find_error(got, expected, case), (checker.label(case), other)
 
 
 def giving(right: Any, given: list[Any], *other: Any) -> Any:
@@ -119,7 +119,7 @@ def test_stubs_are_not_solved_yet(name: str) -> None:
 
 
 def test_an_exercise_has_four_reasons_at_most() -> None:
-    assert [name for name, checker in CHECKERS.items() if len(checker.wrong) > 4] == []
+    assert [name for name, checker in CHECKERS.items() if len(checker.wrong_answers) > 4] == []
 
 
 def test_the_numbers_of_a_success_are_those_of_its_cases() -> None:
@@ -153,7 +153,7 @@ def stub(*args: Any) -> Any:
 
 def call(checker: Exercise, answer: Any) -> Result:
     """Hand an answer over as its notebook does: a tuple as several arguments."""
-    several = isinstance(checker.right, tuple) and isinstance(answer, tuple)
+    several = isinstance(checker.right_answer, tuple) and isinstance(answer, tuple)
     return checker(*answer) if several else checker(answer)
 
 

@@ -27,19 +27,29 @@ def plain(html: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
 
 
-def toys() -> explorers.NextWord:
+def toys() -> explorers.NextWordExplorer:
     return explorers.next_word(LOGITS, toy.VOCABULARY)
 
 
 def test_which_setting_excludes_a_word() -> None:
     explorer = toys()
-    assert explorer.excluded_by(1.0, 4, 1.0) == [None] * 4
-    assert explorer.excluded_by(1.0, 2, 1.0) == [None, None, "top-k", "top-k"]
-    assert explorer.excluded_by(1.0, 4, 0.9) == [None, None, "top-p", "top-p"]
-    assert explorer.excluded_by(1.0, 3, 0.9) == [None, None, "top-k", "top-p"]
+    assert explorer.setting_excluding_each_word(1.0, 4, 1.0) == [None] * 4
+    assert explorer.setting_excluding_each_word(1.0, 2, 1.0) == [None, None, "top-k", "top-k"]
+    assert explorer.setting_excluding_each_word(1.0, 4, 0.9) == [None, None, "top-p", "top-p"]
+    assert explorer.setting_excluding_each_word(1.0, 3, 0.9) == [None, None, "top-k", "top-p"]
     falling = explorers.next_word(np.log([0.4, 0.3, 0.2, 0.1]), "abcd")
-    assert falling.excluded_by(1.0, 2, 0.5) == [None, "top-p", "top-k", "top-k"]  # 0.4 of 0.7 is over 0.5
-    assert explorer.excluded_by(0.001, 4, 1.0) == [None, "temperature", "temperature", "temperature"]
+    assert falling.setting_excluding_each_word(1.0, 2, 0.5) == [
+        None,
+        "top-p",
+        "top-k",
+        "top-k",
+    ]  # 0.4 of 0.7 is over 0.5
+    assert explorer.setting_excluding_each_word(0.001, 4, 1.0) == [
+        None,
+        "temperature",
+        "temperature",
+        "temperature",
+    ]
 
 
 @settings(deadline=None)
@@ -54,7 +64,10 @@ def test_every_excluded_word_has_a_reason(
 ) -> None:
     explorer = explorers.next_word(logits, [f"word {n}" for n in range(len(logits))])
     setting: dict[str, Any] = {"temperature": temperature, "top_k": min(top_k, len(logits)), "top_p": top_p}
-    after, why = next_probabilities(np.array(logits), **setting), explorer.excluded_by(**setting)
+    after, why = (
+        next_probabilities(np.array(logits), **setting),
+        explorer.setting_excluding_each_word(**setting),
+    )
     assert [reason is None for reason in why] == [p > 0 for p in after]
     html = explorer.draw(**setting)
     assert html.count("→ out") == sum(reason is not None for reason in why)
@@ -145,11 +158,11 @@ def test_picture_matches_the_initial_live_form() -> None:
     assert misplaced(figure) == []
     drawn, shown = " ".join(written(figure)), unescape(plain(explorer.draw(**settings)))
     for row in grid.rows:
-        for text in (row.word, row.number):
+        for text in (row.word, row.change_text):
             assert text in drawn
             assert text in shown
     wide = [box.get_width() for box in boxes(figure, "generated")]
-    shares = [row.after for row in grid.rows if row.after]
+    shares = [row.probability_after for row in grid.rows if row.probability_after]
     assert len(wide) == len(shares)
     assert min(wide) / max(wide) == pytest.approx(min(shares) / max(shares), abs=0.01)
     assert unescape(plain(explorer.say(**settings))).replace(" .", ".") in unescape(still.numbers)

@@ -13,7 +13,7 @@ import nbformat
 import pytest
 
 from helpers.chapters import n17
-from helpers.check.reader import SOLVED
+from helpers.check.reader import SOLVED_FILE
 from helpers.cost.models import MODELS
 from tests.exercises import DETAILS, FENCE, exercises_of
 from tests.machine import NOTEBOOKS, ROOT
@@ -108,7 +108,7 @@ def test_answers_of_the_slots_sheet() -> None:
         range(texts["C"]),
         [*range(sheets.SAME), *range(90, 90 + sheets.D - sheets.SAME)],
     )
-    assert message["found"] == n17.shared_pages.right([*first], text, size)
+    assert message["found"] == n17.shared_pages.right_answer([*first], text, size)
     assert message["run"] == len(text) - size * message["found"]
     assert (message["found_late"], message["run_late"]) == (0, len(text) + 1)
     assert message["steps_static"] == max(a, b, c) + max(d, e, f)
@@ -155,7 +155,7 @@ def test_collect_reports_solved_exercises(tmp_path: Path) -> None:
     (tmp_path / "dot.ipynb").write_text("no notebook")
     for pupil, noted in {"ann": "05 mask", "flo": "02 change_future\n05 none\none_page forget"}.items():
         (tmp_path / pupil).mkdir(exist_ok=True)
-        (tmp_path / pupil / SOLVED).write_text(noted)
+        (tmp_path / pupil / SOLVED_FILE).write_text(noted)
     lines = {line.pop("student"): line for line in collect.collect(tmp_path, seconds=3)}
     states = {"ann": ("solved", "solved"), "ben": ("not yet",) * 2}
     states |= dict.fromkeys(("cy", "eve", "nul"), ("error", "not yet"))
@@ -209,7 +209,7 @@ def test_reset_restores_a_notebook(tmp_path: Path, git: bool) -> None:
         for command in (["init", "-q"], ["add", "."], [*names, "commit", "-qm", "came"]):
             subprocess.run(["git", *command], cwd=tmp_path, check=True)
         page.write_text("mine, before Lab was started")
-    (page.parent / SOLVED).write_text("03 generate")
+    (page.parent / SOLVED_FILE).write_text("03 generate")
     reset.keep(tmp_path)
     page.write_text("mine")
     reset.keep(tmp_path)

@@ -30,7 +30,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
-from helpers.check.reader import SOLVED
+from helpers.check.reader import SOLVED_FILE
 from tools.exercises import exercises_of
 from tools.launch import ROOT, parser
 
@@ -130,13 +130,13 @@ def collect(folder: Path, seconds: int = 30) -> list[dict[str, str]]:
     series = {checker(sources(path)): path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
     columns = {column(module, name) for module, path in series.items() for name in exercises_of(path)}
     rows: dict[str, dict[str, str]] = {}
-    for path in sorted([*folder.glob(f"*/**/{SOLVED}"), *folder.rglob("*.ipynb")]):
+    for path in sorted([*folder.glob(f"*/**/{SOLVED_FILE}"), *folder.rglob("*.ipynb")]):
         student = path.relative_to(folder).parts[0].removesuffix(".ipynb")
         if ".ipynb_checkpoints" in path.parts:
             continue
         row = rows.setdefault(student, {"student": student})
         try:
-            if path.name == SOLVED:
+            if path.name == SOLVED_FILE:
                 noted = path.read_text(encoding="utf-8").splitlines()
                 names = [text for text in noted if text in columns]
                 row |= {name: max(row.get(name, ""), "noted", key=BEST.index) for name in names}

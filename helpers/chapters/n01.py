@@ -10,7 +10,7 @@ import numpy as np
 from helpers import toy
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
-from helpers.check.result import NotRightError, describe
+from helpers.check.result import NotRightError, describe_with_type
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.numbers import format_number
 from helpers.drawing.words import SMALL, join_words, require, shorten
@@ -202,7 +202,7 @@ def read_cell(table: dict[str, list[Any]], word: str, head: int) -> Any:
     row = table[word]
     if row is not ... and (not isinstance(row, list | tuple) or len(row) != len(toy.HEADS)):
         names = ", ".join(toy.HEADS)
-        raise NotRightError(f"line `{word}` is {describe(row)}; expected four numbers: {names}.")
+        raise NotRightError(f"line `{word}` is {describe_with_type(row)}; expected four numbers: {names}.")
     return row if row is ... else row[head]
 
 
@@ -218,7 +218,9 @@ def cell(word: str, head: int) -> Case:
     numbers = " and ".join([", ".join(map(str, picked[:-1])), *map(str, picked[-1:])])
     wanted = f"the average of {numbers}" if picked[1:] else f"{sum(picked)}, all there is to pick"
     return Case(
-        (word, head), f"`{word}` under `{name}`", wanted=wanted if picked else f"{NOTHING!r}, as it was given"
+        (word, head),
+        f"`{word}` under `{name}`",
+        expected_in_words=wanted if picked else f"{NOTHING!r}, as it was given",
     )
 
 
@@ -226,9 +228,9 @@ table = Exercise(
     name="table",
     todo="fill in the table, a line of four numbers for each word.",
     cases=[cell(word, head) for word in ("weather", "is", "so", "Today") for head in range(len(toy.HEADS))],
-    run=read_cell,
-    right=table_with(),
-    wrong=[
+    run_case=read_cell,
+    right_answer=table_with(),
+    wrong_answers=[
         f"divided by the prompt's length, {T}; divide by how many tokens are visible from here.",
         table_with(all=lambda visible: sum(visible) / T),
         "it sees the future: a token may look at itself and at what stands before it.",

@@ -198,8 +198,8 @@ change_future = Exercise(
     name="test_future",
     todo="let test_future return True or False.",
     cases=[Case((prefill,), f"test_future with {name}") for name, prefill in PREFILLS.items()],
-    right=two_runs(lambda table: table[:-1]),
-    wrong=[
+    right_answer=two_runs(lambda table: table[:-1]),
+    wrong_answers=[
         "the line of the changed number, or one after it, is compared too; those may change.",
         two_runs(lambda table: table),
         two_runs(lambda table: table[-1]),

@@ -11,7 +11,7 @@ import numpy as np
 from helpers import toy
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
-from helpers.check.result import NotRightError, describe
+from helpers.check.result import NotRightError, describe_with_type
 from helpers.cost.counts import whole_reply
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import SMALL, printable, shorten, text_width
@@ -56,7 +56,7 @@ def logged(generate: Any, logits: Step, prompt: list[str], max_new_tokens: int) 
 
     def step(words: Any) -> np.ndarray:
         if not isinstance(words, list | tuple) or not words or not all(isinstance(w, str) for w in words):
-            got = describe(words) if words else "no words"
+            got = describe_with_type(words) if words else "no words"
             raise NotRightError(f"generate hands step {got}; expected the list of all words so far.")
         lengths.append(len(words))
         if len(lengths) > MOST_CALLS:
@@ -108,9 +108,9 @@ generate = Exercise(
         Case((toy_logits, list(toy.PROMPT), 1), "generate on the toy, max_new_tokens=1,"),
         Case((scripted_logits, ["weather", "is"], 5), f"generate with a step that says {', '.join(SCRIPT)},"),
     ],
-    run=logged,
-    right=toy.generate,
-    wrong=[
+    run_case=logged,
+    right_answer=toy.generate,
+    wrong_answers=[
         "`<eos>` was run. It ends the reply: stop when it is chosen, before the next call.",
         partial(loop, stop=""),
         partial(eager, runs_eos=True),

@@ -88,9 +88,9 @@ decode_step = Exercise(
         Case((NUMBERS, [14.0, 12.0], 2), "decode_step in two layers, 14 and then 12,"),
         Case((NUMBERS, [14.0], 1, 1), "decode_step behind keys that were changed"),
     ],
-    run=run_steps,
-    right=decode,
-    wrong=[
+    run_case=run_steps,
+    right_answer=decode,
+    wrong_answers=[
         "looked before storing: a token sees its own row too.",
         partial(decode, but="looks first"),
         "not the next position: the new token stands behind those whose keys are there.",

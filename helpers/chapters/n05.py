@@ -19,7 +19,7 @@ from safetensors.numpy import load_file
 from helpers import toy
 from helpers.check.exercise import MAX_SECONDS, Case, Exercise
 from helpers.check.reader import TimeLimitError, time_limit
-from helpers.check.result import show
+from helpers.check.result import format_value
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.tables import Table
 from helpers.drawing.words import join_words
@@ -362,8 +362,8 @@ reusable = Exercise(
         Case((old.split(), new.split()), f"reusable for {old or 'no tokens'} → {new}", SHORTER)
         for old, new in PAIRS
     ],
-    right=prefix,
-    wrong=[
+    right_answer=prefix,
+    wrong_answers=[
         "nothing is left to run: the last token of the new text has to run, for the logits of the next one.",
         common,
         f"common words were counted wherever they stand; {ONLY_A_PREFIX}",
@@ -396,7 +396,7 @@ def mask_difference(got: np.ndarray, expected: np.ndarray, first: int = 1) -> st
         first: the number of the first query, and of the first key, in the text.
     """
     query = int((got != expected).any(axis=1).argmax())
-    seen, wanted = (show(np.flatnonzero(mask[query]) + first) for mask in (got, expected))
+    seen, wanted = (format_value(np.flatnonzero(mask[query]) + first) for mask in (got, expected))
     return f"lets query {query + first} of {len(got)} see keys {seen}; expected {wanted}"
 
 
@@ -405,8 +405,8 @@ mask = Exercise(
     name="mask",
     todo="let mask return (T, S), True where one of the T newest tokens may look at one of all S.",
     cases=MASKS,
-    right=causal,
-    wrong=[
+    right_answer=causal,
+    wrong_answers=[
         "aligned top-left: the T new tokens stand at the end of the S, so query 1 sees S - T + 1 keys.",
         lambda T, S: np.tri(T, S, dtype=bool),
         "no mask: a query sees tokens that come after it.",
@@ -417,5 +417,5 @@ mask = Exercise(
         lambda T, S: causal(T, S, -1),
     ],
     success="visible cells: 11 in mask(2, 6), 5 in mask(1, 5), 10 in mask(4, 4).",
-    difference=mask_difference,
+    describe_difference=mask_difference,
 )

@@ -105,9 +105,9 @@ who_moves = Exercise(
     name="who_moves",
     todo="let who_moves change one token at a time, and return bools (T, T).",
     cases=[Case((f, x), f"who_moves on {name}, T = {x.shape[1]},") for name, (f, x) in operations().items()],
-    run=run_moves,
-    right=moves(),
-    wrong=[
+    run_case=run_moves,
+    right_answer=moves(),
+    wrong_answers=[
         "transposed: line i is what changed, column j what moved it.",
         lambda f, x: moves()(f, x).T,
         "upside down: True where the token changes.",
@@ -122,7 +122,7 @@ who_moves = Exercise(
     ],
     success="3 of 6 operations are a diagonal, attention is the lower triangle, and the norm over the wrong "
     "axis mixes every token with every other.",
-    difference=moves_difference,
+    describe_difference=moves_difference,
 )
 
 

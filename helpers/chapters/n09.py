@@ -322,8 +322,8 @@ reply_ms = Exercise(
             *[(7, 1, lambda t: 1 + t / 8), (2, 2, lambda t: 1 + t / 8)],
         ]
     ],
-    right=times(),
-    wrong=[
+    right_answer=times(),
+    wrong_answers=[
         "the first word comes out of the pause, so n words take n - 1 steps.",
         times(steps=0),
         times(steps=0, one_pause=True),
@@ -343,7 +343,7 @@ def times_as_long(guess: Any, answer: float) -> Guess:
     """Compare a guess with how many times as long something takes; within 20 percent it is right."""
     near = isinstance(guess, int | float) and abs(guess - answer) <= answer / 5
     why = f"{format_digits(answer, 2)} times as long, here."
-    return Guess(guess, guess if near else format_digits(answer, 2), why, like=answer)
+    return Guess(guess, guess if near else format_digits(answer, 2), why, example_answer=answer)
 
 
 def model_in_short() -> Picture:

@@ -126,8 +126,8 @@ bytes_per_token = Exercise(
             ("Llama-3.1-8B with head_dim 160", config_json("Llama-3.1-8B", head_dim=160)),
         ]
     ],
-    right=count,
-    wrong=[
+    right_answer=count,
+    wrong_answers=[
         "query heads were counted; keys and values have num_key_value_heads.",
         lambda config: count(config, n_kv_heads=config["num_attention_heads"]),
         lambda config: 4 * config["num_hidden_layers"] * config["hidden_size"],

@@ -90,8 +90,8 @@ users_that_fit = Exercise(
         Case((2, 100, 7), "users_that_fit for weights of 100 bytes and users of 7 in 2 GiB"),
         Case((4, 98, 7), "users_that_fit for weights of 98 bytes and users of 7 in 4 GiB"),
     ],
-    right=fit,
-    wrong=[
+    right_answer=fit,
+    wrong_answers=[
         "the weights were forgotten: they take their bytes first.",
         lambda memory, weights, user: fit(memory, 0, user),
         "the weights were counted for each user: all share one copy.",

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from helpers.check.exercise import Case, Exercise
-from helpers.check.guess import Guess, nearest
+from helpers.check.guess import Guess, check_ratio_guess
 from helpers.cost import roofline
 from helpers.cost.config import model_of
 from helpers.cost.models import CARDS, MODELS
@@ -42,7 +42,7 @@ def sixty_four(guess: Any) -> Guess:
     """
     one, many = (step_time(MODELS["Llama-3.1-8B"], CARDS["H100"], 500, n).total for n in (1, 64))
     why = f"{1000 * one:.1f} ms for one, {1000 * many:.1f} for 64: {many / one:.1f} times."
-    return nearest(guess, (1, 4, 16, 64), many / one, why)
+    return check_ratio_guess(guess, (1, 4, 16, 64), many / one, why)
 
 
 def tokens_a_second(guess: Any) -> Guess:
@@ -77,8 +77,8 @@ batch_at_ridge = Exercise(
         Case((LAPTOP, 4), "batch_at_ridge of a laptop at 4 bytes"),
         Case((Roof(40e9, 50e9), 4), "batch_at_ridge of a machine that computes little at 4 bytes"),
     ],
-    right=batch,
-    wrong=[
+    right_answer=batch,
+    wrong_answers=[
         "each number of the matrix gives 2 operations a token, no more and no fewer.",
         partial(batch, operations=1),
         partial(batch, operations=4),

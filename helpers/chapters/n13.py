@@ -265,7 +265,9 @@ def milliseconds(guess: Any, lower_bound: float, measured: float) -> Guess:
     near = isinstance(guess, int | float) and lower_bound / 1.1 <= guess <= 1.1 * measured
     why = f"The lower bound is {lower_bound:.2f} ms, the clock says {measured:.2f}."
     why += " Right is all between, and a tenth more."
-    return Guess(guess, guess if near else f"{lower_bound:.2f} to {measured:.2f}", why, like=measured)
+    return Guess(
+        guess, guess if near else f"{lower_bound:.2f} to {measured:.2f}", why, example_answer=measured
+    )
 
 
 def hidden(reading: float, multiplying: float, together: float) -> float:
@@ -285,8 +287,8 @@ hidden_share = Exercise(
         Case(args, "hidden_share({}, {}, {})".format(*args))
         for args in [(4, 2, 4), (4, 2, 6), (4, 2, 5), (1, 4, 4.25), (3, 3, 4.5)]
     ],
-    right=hidden,
-    wrong=[
+    right_answer=hidden,
+    wrong_answers=[
         "that is the share that was not hidden.",
         lambda *ms: 1 - hidden(*ms),
         "these are milliseconds; divide by the shorter part, which is all that can be hidden.",

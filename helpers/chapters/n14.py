@@ -186,8 +186,8 @@ kept_rows = Exercise(
         *[(10, 4, 0), (10, 4, 2), (4, 4, 0), (5, 4, 0), (6, 4, 1)],
         *[(3, 4, 0), (5, 4, 2), (1, 4, 2), (100, 1, 1)],
     ],
-    right=positions,
-    wrong=[
+    right_answer=positions,
+    wrong_answers=[
         "counted anew from 0: a row keeps the position at which its key was turned.",
         lambda *args: [*range(len(positions(*args)))],
         "the sinks are counted inside the window: they come on top of it.",

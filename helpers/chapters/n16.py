@@ -384,8 +384,8 @@ next_step = Exercise(
         *[([5, 12, 4], 3, 10), ([20], 2, 8), ([3, 3], 4, 16)],
         *[([4, 2], 6, 6), ([7, 2], 1, 6), ([], 2, 4)],
     ],
-    right=dealt,
-    wrong=[
+    right_answer=dealt,
+    wrong_answers=[
         "the running come first: each takes one token of the budget.",
         lambda waiting, running, budget: dealt(waiting, 0, budget),
         "a prompt that does not fit runs in chunks: it gets what is left.",
@@ -416,10 +416,10 @@ def turning(complaint: str, *others: str) -> list[dict[str, str]]:
 knobs = Exercise(
     name="knobs",
     todo="write one of CHOICES for each complaint.",
-    cases=[Case((complaint,), complaint, wanted="another choice") for complaint in KNOBS],
-    right=KNOBS,
-    run=operator.getitem,
-    wrong=[
+    cases=[Case((complaint,), complaint, expected_in_words="another choice") for complaint in KNOBS],
+    right_answer=KNOBS,
+    run_case=operator.getitem,
+    wrong_answers=[
         "those in line have no slot; a budget deals out the tokens of those who have one.",
         *turning("people wait in line", "smaller budget", "larger budget"),
         "one step with the whole book takes 130 ms, on any number of slots: a smaller budget cuts it up.",

@@ -366,8 +366,8 @@ shared_pages = Exercise(
             ("abcdef", "abcdefgh", 3),
         ]
     ],
-    right=shared_count,
-    wrong=[
+    right_answer=shared_count,
+    wrong_answers=[
         "a full hit leaves nothing to run: the last token must, for its logits.",
         lambda old, new, size: shared_count(old, [*new, -1], size),
         "a page is shared in which the texts differ: compare every token of it.",
@@ -413,9 +413,9 @@ order = Exercise(
     name="order",
     todo="write the five parts in order, with breakpoints among them.",
     cases=[Case((), "the order")],
-    right=["tools", "system", "|", "chat", "question", "|", "clock"],
-    run=costs,
-    wrong=[
+    right_answer=["tools", "system", "|", "chat", "question", "|", "clock"],
+    run_case=costs,
+    wrong_answers=[
         "the clock is another text in each turn: nothing behind it is found.",
         ["tools", "|", "clock", "system", "|", "chat", "question", "|"],
         ["clock", "tools", "system", "|", "chat", "question", "|"],

@@ -276,13 +276,14 @@ accept = Exercise(
     cases=[
         *[([5, 6, 7, 8], [5, 6, 1, 9, 2]), ([5, 6, 7], [5, 1, 7, 3])],
         Case(
-            ([5, 6], [5, 6, 7]), trap="where every draft is accepted, the model's word comes after the last."
+            ([5, 6], [5, 6, 7]),
+            failure_hint="where every draft is accepted, the model's word comes after the last.",
         ),
         *[([5, 6], [4, 6, 7]), ([5, 6], [6, 5, 7])],
-        Case(([], [3]), trap="without a draft the model's own word is all there is."),
+        Case(([], [3]), failure_hint="without a draft the model's own word is all there is."),
     ],
-    right=sampling.accept,
-    wrong=[
+    right_answer=sampling.accept,
+    wrong_answers=[
         "the model's own word is missing: the pass has chosen it too, behind the last that agrees.",
         lambda d, c: d[: agreeing(d, c)],
         "words behind the first that differs are no use: they were chosen after another text.",
@@ -331,8 +332,8 @@ accept_or_resample = Exercise(
             ([0.7, 0.0, 0.3], [0.4, 0.6, 0.0], 1, 0.0),
         ]
     ],
-    right=sampling.accept_or_resample,
-    wrong=[
+    right_answer=sampling.accept_or_resample,
+    wrong_answers=[
         "no residual: drawing from p again gives words that were drafted often another chance.",
         refusing(lambda p, q: p),
         "the residual is not scaled: probabilities sum to 1.",

@@ -136,8 +136,8 @@ merge = Exercise(
         merge_case("negative scores", [-4.0, -2.0, -3.0], [-5.0, -1.0]),
         merge_case("scores around 1,000", [1000.0, 1001.0], [1002.0], OVERFLOW),
     ],
-    right=weighing(lambda a, b: torch.stack([a, b]).softmax(0)),
-    wrong=[
+    right_answer=weighing(lambda a, b: torch.stack([a, b]).softmax(0)),
+    wrong_answers=[
         "averaged: the part with the larger scores counts for more.",
         weighing(lambda a, b: (torch.full_like(a, 0.5), torch.full_like(b, 0.5))),
         "lse is a logarithm: the weights are its exponentials.",

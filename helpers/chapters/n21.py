@@ -227,8 +227,8 @@ may_change = Exercise(
         *[([9.625, 3.0, 9.625], 0.0625), ([1.0, 5.0, 4.75], 0.2), ([8.0, 7.5, 7.4], 0.1)],
         *[([4.0, 1.0, 3.99], 0.000001), ([10.125, 10.0, 2.0], 0.0625)],
     ],
-    right=lambda logits, difference: lead(logits) <= 2 * difference,
-    wrong=[
+    right_answer=lambda logits, difference: lead(logits) <= 2 * difference,
+    wrong_answers=[
         "both words may move: the first down and the second up, by the difference each.",
         lambda logits, difference: lead(logits) <= difference,
         "not only an exact tie: what is less than the two can move towards each other is enough.",

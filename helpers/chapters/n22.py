@@ -73,9 +73,9 @@ visible = Exercise(
         Case(("mask_is_aligned_top_left", HIDDEN[0]), "the repaired room 1, asked what you have not seen,"),
         Case(("padding_is_seen_in_decode", HIDDEN[1]), "the repaired room 2, asked what you have not seen,"),
     ],
-    right=mask,
-    run=run_in_room,
-    wrong=[
+    right_answer=mask,
+    run_case=run_in_room,
+    wrong_answers=[
         "the mask begins at the first row; the new tokens stand behind `length` rows that are there.",
         lambda T, length, pads: mask(T, length, pads, offset=False),
         "the padding is seen by a single token: hide it in every pass.",
@@ -100,9 +100,9 @@ second = Exercise(
     name="second",
     todo="write a text of words that the model knows.",
     cases=[Case((), "rooms 2 and 3: of the two")],
-    right="Today weather is so",
-    run=which,
-    wrong=[
+    right_answer="Today weather is so",
+    run_case=which,
+    wrong_answers=[
         "the window drops rows of this text, and it is padded: try a much shorter one, or a longer one.",
         HIDDEN[0],
     ],

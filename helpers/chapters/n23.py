@@ -104,10 +104,10 @@ recomputed = Exercise(
     cases=[
         *[([100, 200, 300], 340, 250, True), ([100, 200, 300], 340, 200, True), ([], 340, 250, True)],
         *[([300], 340, 250, True), ([100, 200], 340, 340, True), ([200, 100], 340, 299, True)],
-        Case(([100, 200, 300], 340, 250, False), trap="rows can be cut off anywhere."),
+        Case(([100, 200, 300], 340, 250, False), failure_hint="rows can be cut off anywhere."),
     ],
-    right=runs,
-    wrong=[
+    right_answer=runs,
+    wrong_answers=[
         "a snapshot behind the place has taken in what should be gone: look before it only.",
         partial(runs, begin=lambda snapshots, to: min([0, *snapshots], key=lambda at: (abs(at - to), -at))),
         partial(runs, begin=lambda snapshots, to: min(to, max([0, *snapshots]))),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from helpers.check.exercise import Case, Exercise
-from helpers.check.guess import Guess, nearest
+from helpers.check.guess import Guess, check_ratio_guess
 from helpers.constrained import grammar
 from helpers.constrained.decoding import GrammarSampler
 from helpers.constrained.grammar import states_after
@@ -19,7 +19,7 @@ left = Exercise(
     name="left",
     todo="let left return what is left of the endings that begin with the word.",
     cases=[
-        Case((endings, word), f"left after {word!r}", trap=trap)
+        Case((endings, word), f"left after {word!r}", failure_hint=trap)
         for endings, word, trap in [
             (SEA, "the", ""),
             (SEA, "over", ""),
@@ -30,11 +30,11 @@ left = Exercise(
             ({("so", "so", "cold")}, "so", ""),
         ]
     ],
-    right=grammar.left,
-    run=lambda answer, endings, word: sorted(
+    right_answer=grammar.left,
+    run_case=lambda answer, endings, word: sorted(
         " ".join(ending) or "an empty ending" for ending in answer(endings, word)
     ),
-    wrong=[
+    wrong_answers=[
         "the word is written: it is not left.",
         lambda endings, word: {ending for ending in endings if ending[:1] == (word,)},
         "endings that begin with another word are out, for good.",
@@ -60,8 +60,8 @@ only_valid = Exercise(
         (np.array([-2.0, -1.0, -3.0]), np.array([5, NONE, 5])),
         (np.array([0.0, 7.0]), np.array([1, 1])),
     ],
-    right=grammar.mask_logits,
-    wrong=[
+    right_answer=grammar.mask_logits,
+    wrong_answers=[
         "a logit of 0 is not impossible: e to the power of 0 is 1. Write -inf.",
         lambda logits, following: np.where(following != NONE, logits, 0.0),
         lambda logits, following: logits * (following != NONE),
@@ -105,11 +105,13 @@ must_come = Exercise(
         Case((FORK, 2), "must_come from state 2"),
         Case((FORK, 4), "must_come from state 4"),
         Case((TO_ZERO, 2), "must_come from state 2 of another table, whose end is state 0"),
-        Case((FORK, 1), "must_come from state 1, a choice", trap="no word is forced: give []."),
-        Case((FORK, 5), "must_come from state 5, the end", trap="at the end no word may come: give []."),
+        Case((FORK, 1), "must_come from state 1, a choice", failure_hint="no word is forced: give []."),
+        Case(
+            (FORK, 5), "must_come from state 5, the end", failure_hint="at the end no word may come: give []."
+        ),
     ],
-    right=grammar.forced_words,
-    wrong=[
+    right_answer=grammar.forced_words,
+    wrong_answers=[
         "go on from the state after the word: several in a row may be forced.",
         lambda table, state: run_of(table, state, most=1),
         "stop before a state where several words may come: there is a choice.",
@@ -139,7 +141,7 @@ def faster(guess: Any, one_by_one: float, jumping: float) -> Guess:
         guess: the reader's guess.
         one_by_one, jumping: the two measured times, in the same unit.
     """
-    return nearest(guess, (2, 7, 49), one_by_one / jumping, "49 passes against 7.")
+    return check_ratio_guess(guess, (2, 7, 49), one_by_one / jumping, "49 passes against 7.")
 
 
 class StaysAhead(GrammarSampler):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from helpers.check.exercise import Exercise
-from helpers.check.result import show
+from helpers.check.result import format_value
 
 
 def without_first(rows: np.ndarray, n: int) -> np.ndarray:
@@ -22,15 +22,15 @@ def rows_of(n_tokens: int) -> np.ndarray:
 
 def tokens_of(rows: np.ndarray) -> str:
     """Return, as text, the positions of the tokens that these rows, made by `rows_of`, belong to."""
-    return show(np.unique(rows).astype(int))
+    return format_value(np.unique(rows).astype(int))
 
 
 forget = Exercise(
     name="forget",
     todo="let forget return the rows without those of the first n tokens.",
     cases=[(rows_of(5), 2), (rows_of(4), 3), (rows_of(3), 0)],
-    right=without_first,
-    wrong=[
+    right_answer=without_first,
+    wrong_answers=[
         "heads were cut off, not tokens: in (2, S, 32) the second axis counts tokens.",
         lambda rows, n: rows[n:],
         "the first n rows were kept; they are the ones to forget.",
@@ -41,7 +41,9 @@ forget = Exercise(
         lambda rows, n: rows[..., n:],
     ],
     success="3 of 5 rows are left when 2 are forgotten.",
-    difference=lambda got, expected: f"leaves tokens {tokens_of(got)}; expected {tokens_of(expected)}",
+    describe_difference=lambda got, expected: (
+        f"leaves tokens {tokens_of(got)}; expected {tokens_of(expected)}"
+    ),
 )
 
 

@@ -1,28 +1,29 @@
-"""An exercise as data: its cases, its right answer, and typical wrong answers with their reasons.
+"""An exercise, defined by its cases, its right answer, and typical wrong answers with their reasons.
 
     from helpers.check.exercise import Case, Exercise
 
     double = Exercise(
         name="double",
         todo="let double return twice the number.",
-        cases=[(3,), Case((0,), trap="twice nothing is 0.")],
-        right=lambda x: 2 * x,
-        wrong=["multiplied by itself, not by 2.", lambda x: x * x, lambda x: x**2],
+        cases=[(3,), Case((0,), failure_hint="twice nothing is 0.")],
+        right_answer=lambda x: 2 * x,
+        wrong_answers=["multiplied by itself, not by 2.", lambda x: x * x, lambda x: x**2],
         success="6 for 3, and 0 for 0.",
     )
 
 `double(answer)` returns a `Result` and never raises an error. A call that takes over ten seconds is stopped.
 
-The same `run` calls the reader's answer, the right answer and the listed wrong answers, and their results are
-compared. A wrong answer gets the reason of the listed wrong answer that gives the same results in every case.
-The result of the right answer also defines the expected type: a number, an array or tensor of a certain
-shape, bools, a list, a set (a list in any order), a tuple of parts, or None.
+`run_case` computes the results that are compared: those of the reader's answer, of the right answer, and of
+the listed wrong answers. If a listed wrong answer gives the same results as the reader's answer in every
+case, the reader gets its reason. The result of the right answer also defines the expected type: a number, an
+array or tensor of a certain shape, bools, a list, a set (a list in any order), a tuple of parts, or None.
 
-To compare more than the return value, `run` returns a dict from verb to value, such as {"returns": words,
-"leaves length at": 5}. The first value that differs is shown.
+To compare more than the return value, `run_case` returns a dict from verb to value, such as {"returns":
+words, "leaves length at": 5}. The first value that differs is shown.
 
-An answer may also be data, such as numbers or a table. Then `run` returns the part that a case names; a part
-that is `...` has not been filled in yet; and the reason is found for the first wrong case alone.
+An answer may also be data, such as numbers or a table. In this case, `run_case` returns the part that a case
+names, a part that is `...` counts as not filled in yet, and the reason is found from the first wrong case
+alone.
 """
 
 from __future__ import annotations
@@ -39,23 +40,23 @@ from typing import Any
 
 import numpy as np
 
-from helpers.check.reader import TimeLimitError, keep_solved, line_of, time_limit
+from helpers.check.reader import TimeLimitError, quote_failing_line, record_solved, time_limit
 from helpers.check.result import (
     TOLERANCE,
     NotRightError,
     NotSolvedError,
     Result,
     clip,
-    describe,
+    describe_with_type,
+    format_value,
     is_tensor,
-    show,
 )
 
 SPECIAL_CASE_ERRORS = (ArithmeticError, LookupError, ValueError, StopIteration)  # of a forgotten special case
-MAX_ITEMS = 10_000  # of an iterator
+MAX_ITERATOR_ITEMS = 10_000  # of an iterator
 MAX_SECONDS = 10  # of a call
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")
-NO_RETURN = "a function that reaches no `return` gives None: end with `return …`."
+NO_RETURN_REASON = "a function that reaches no `return` gives None: end with `return …`."
 
 
 @dataclass(frozen=True)
@@ -64,23 +65,26 @@ class Case:
 
     args: tuple[Any, ...]  # the answer is called with copies of these
     label: str = ""  # the input in words; if empty, the call is shown as code
-    trap: str = ""  # what a function has probably overlooked if it raises an error or gives NaN or None here
-    wanted: str = ""  # the expected result in words, where its value would give the answer away
+    failure_hint: str = (
+        ""  # what a function has probably overlooked if it raises an error or gives NaN or None here
+    )
+    expected_in_words: str = ""  # the expected result in words, where its value would give the answer away
 
 
 class Exercise:
-    """An exercise. Call it with the reader's answer, or the parts of one, to get a `Result`.
+    """An exercise. Call it with the reader's answer, or with the parts of an answer, to get a `Result`.
 
     Args:
         name: the name that the reader defines.
         todo: what the reader should do, shown if the answer has not been written yet.
         cases: the inputs, each a `Case` or just its arguments. The first case that goes wrong is shown.
-        right: the right answer. It is run immediately, so later definitions cannot change what is expected.
-        wrong: reasons, each followed by the wrong answers that it explains; the most frequent reasons first.
+        right_answer: is run immediately, so later definitions cannot change what is expected.
+        wrong_answers: reasons, each followed by the wrong answers that it explains. The most frequent reasons
+            are first.
         success: the message for a right answer, with numbers from the cases.
-        run: takes an answer and a case's arguments, and returns the result to compare.
-        difference: takes a wrong and the expected result, of the same type and shape, and describes how they
-            differ, as "gives …; expected …".
+        run_case: takes an answer and a case's arguments, and returns the result to compare.
+        describe_difference: takes a wrong result and the expected result, which have the same type and shape,
+            and describes how they differ, as "gives …; expected …".
     """
 
     def __init__(
@@ -89,23 +93,23 @@ class Exercise:
         todo: str,
         *,
         cases: Iterable[Case | tuple[Any, ...]],
-        right: Any,
-        wrong: Iterable[Any],
+        right_answer: Any,
+        wrong_answers: Iterable[Any],
         success: str,
-        run: Callable[..., Any] = operator.call,
-        difference: Callable[[Any, Any], str] | None = None,
+        run_case: Callable[..., Any] = operator.call,
+        describe_difference: Callable[[Any, Any], str] | None = None,
     ) -> None:
-        self.name, self.todo, self.right, self.success = name, todo, right, success
-        self.run, self.difference = run, difference
-        self.is_function = callable(right)  # otherwise the answer is data
+        self.name, self.todo, self.right_answer, self.success = name, todo, right_answer, success
+        self.run_case, self.describe_difference = run_case, describe_difference
+        self.is_function = callable(right_answer)  # otherwise the answer is data
         self.cases = [case if isinstance(case, Case) else Case(case) for case in cases]
-        self.wrong: dict[str, list[Any]] = {}  # from a reason to the wrong answers that it explains
-        for item in wrong:
+        self.wrong_answers: dict[str, list[Any]] = {}  # from a reason to the wrong answers that it explains
+        for item in wrong_answers:
             if isinstance(item, str):
-                answers = self.wrong.setdefault(item, [])
+                answers = self.wrong_answers.setdefault(item, [])
             else:
                 answers.append(item)
-        self.expected = [self.observe(right, case) for case in self.cases]
+        self.expected = [self.result_of(right_answer, case) for case in self.cases]
 
     def __call__(self, *answers: Any) -> Result:
         """Check an answer and record the exercise as solved if it is right.
@@ -115,40 +119,42 @@ class Exercise:
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                self.check(answers[0] if len(answers) == 1 else answers)
+                self.raise_unless_right(answers[0] if len(answers) == 1 else answers)
         except NotSolvedError as stop:
             return Result("not solved yet", str(stop))
         except NotRightError as stop:
-            return Result("not right yet", stop.message + stop.line, stop.reason)
+            return Result("not right yet", stop.message + stop.failing_line, stop.reason)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # an answer so odd that it cannot be inspected
-            message = f"this answer cannot be checked: {error_text(error)}.{line_of(error)}"
+            message = f"this answer cannot be checked: {error_text(error)}.{quote_failing_line(error)}"
             return Result("not right yet", message)
-        keep_solved(self)
+        record_solved(self)
         return Result("right", self.success)
 
-    def check(self, answer: Any) -> None:
+    def raise_unless_right(self, answer: Any) -> None:
         """Raise NotSolvedError or NotRightError unless the answer is right in every case."""
         if answer is ... or answer is None:
             raise NotSolvedError(self.todo)
         if self.is_function and not callable(answer):
-            raise NotRightError(f"got {describe(answer)}; expected a function: pass its name, without ().")
-        answer = answer if self.is_function else normalized(answer)
+            raise NotRightError(
+                f"got {describe_with_type(answer)}; expected a function: pass its name, without ()."
+            )
+        answer = answer if self.is_function else normalize_result(answer)
         got: list[Any] = []
         for case in self.cases:
-            got.append(self.observe(answer, case))
+            got.append(self.result_of(answer, case))
             if self.is_function and isinstance(got[-1], NotRightError):
                 break  # an answer that raises here may not return in the next case
         for n, (value, expected) in enumerate(zip(got, self.expected, strict=False)):
-            if value is not ... and (problem := self.problem(value, expected, self.cases[n])):
-                raise self.explained(problem, got, n)
+            if value is not ... and (problem := self.find_error(value, expected, self.cases[n])):
+                raise self.with_reason(problem, got, n)
         if blank := [case.label for case, value in zip(self.cases, got, strict=True) if value is ...]:
             n_right = len(got) - len(blank)
             so_far = f"{n_right} of {len(got)} are right; next: {blank[0]}."
             raise NotSolvedError(so_far if n_right else self.todo)
 
-    def observe(self, answer: Any, case: Case) -> Any:
+    def result_of(self, answer: Any, case: Case) -> Any:
         """Run an answer on a case and return its result.
 
         A NotRightError is returned, not raised, if the answer raises an error, exceeds the time limit or
@@ -158,34 +164,37 @@ class Exercise:
             NotSolvedError: a function returned `...`, or a list, tuple or dict with a part that is `...`.
         """
         args = copy.deepcopy(case.args)
+        prepared = self.with_normalized_result(answer) if self.is_function else answer
         try:
             with time_limit(MAX_SECONDS):
-                value = normalized(self.run(self.checked(answer) if self.is_function else answer, *args))
+                value = normalize_result(self.run_case(prepared, *args))
         except NotRightError as stop:  # from an object of the exercise that the answer got
             return stop
         except TimeLimitError as stop:
             message = f"{self.label(case)} has not come back after {MAX_SECONDS} seconds; does the loop end?"
-            return NotRightError(message, line=line_of(stop))
+            return NotRightError(message, failing_line=quote_failing_line(stop))
         except (KeyboardInterrupt, NotSolvedError):
             raise
         except BaseException as error:
             verb = "raises" if self.is_function else "cannot be read:"
-            trap = case.trap if isinstance(error, SPECIAL_CASE_ERRORS) else ""
-            return NotRightError(f"{self.label(case)} {verb} {error_text(error)}.", trap, line_of(error))
+            reason = case.failure_hint if isinstance(error, SPECIAL_CASE_ERRORS) else ""
+            return NotRightError(
+                f"{self.label(case)} {verb} {error_text(error)}.", reason, quote_failing_line(error)
+            )
         if not self.is_function and value is None:
             return ...
         for n, (before, after) in enumerate(zip(case.args, args, strict=True)):
-            if before is not after and not same(before, after, atol=0):
+            if before is not after and not values_equal(before, after, atol=0):
                 message = f"{self.label(case)} changes its {ORDINALS[n]} argument; expected it as it was."
                 return NotRightError(message, "it is written to in place; work on a copy.")
         return value
 
-    def checked(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a reader's function: normalize its result, and raise NotSolvedError if a part is `...`."""
+    def with_normalized_result(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap a reader's function to normalize its result and to raise NotSolvedError if a part is `...`."""
 
         def call(*args: Any) -> Any:
-            result = normalized(function(*args))
-            if any(part is ... for part in parts(result)):
+            result = normalize_result(function(*args))
+            if any(part is ... for part in items_or_self(result)):
                 raise NotSolvedError(self.todo)
             return result
 
@@ -195,13 +204,14 @@ class Exercise:
         """Return the case's label, or, if it has no label, the call as code."""
         return case.label or f"{self.name}({', '.join(clip(repr(arg)) for arg in case.args)})"
 
-    def problem(self, got: Any, expected: Any, case: Case) -> NotRightError | None:
+    def find_error(self, got: Any, expected: Any, case: Case) -> NotRightError | None:
         """Return an error that describes what is wrong with a result, or None if the result is right.
 
-        Its reason is the case's `trap` where that applies; `explained` looks for a better one.
+        The error's reason is the case's `failure_hint` if a value is missing or NaN. `with_reason` looks for
+        a better reason.
 
         Args:
-            got: the result of the reader's answer, from `observe`.
+            got: the result of the reader's answer, from `result_of`.
             expected: the result of the right answer.
             case: the case that both results are for.
         """
@@ -212,40 +222,47 @@ class Exercise:
             got, expected = {verb: got}, {verb: expected}
         for verb, wanted in expected.items():
             value = got.get(verb)
-            if problem := type_problem(value, wanted, case.wanted):
+            if problem := describe_type_mismatch(value, wanted, case.expected_in_words):
                 message = f"{verb} {problem}"
-            elif same(value, wanted):
+            elif values_equal(value, wanted):
                 continue
-            elif self.difference is not None and verb == "gives":
-                message = self.difference(to_array(value), to_array(wanted))
+            elif self.describe_difference is not None and verb == "gives":
+                message = self.describe_difference(to_array_if_numeric(value), to_array_if_numeric(wanted))
             else:
-                message = f"{verb} {show(to_array(value))}; expected {case.wanted or show(to_array(wanted))}"
-            trap = case.trap if value is None or has_nan(value) else ""
-            return NotRightError(f"{self.label(case)} {message}.", trap)
+                shown, wanted = (format_value(to_array_if_numeric(x)) for x in (value, wanted))
+                message = f"{verb} {shown}; expected {case.expected_in_words or wanted}"
+            reason = case.failure_hint if value is None or has_nan(value) else ""
+            return NotRightError(f"{self.label(case)} {message}.", reason)
         return None
 
-    def explained(self, problem: NotRightError, got: list[Any], n: int) -> NotRightError:
-        """Return a problem with the reason of the first listed wrong answer that gives the same results.
+    def with_reason(self, error: NotRightError, results: list[Any], case_index: int) -> NotRightError:
+        """Return an error with the reason of the first listed wrong answer that gives the same results.
 
         Args:
-            problem: the error for case n.
-            got: the results of the reader's answer, one for each case that was run.
-            n: index of the case, from 0.
+            error: the error for one case.
+            results: the results of the reader's answer, one for each case that was run.
+            case_index: index of the case of `error`, from 0.
         """
-        compared = [*range(len(got))] if self.is_function else [n]
-        if isinstance(got[-1], NotRightError) and len(compared) - 1 > n:
+        compared = [*range(len(results))] if self.is_function else [case_index]
+        if isinstance(results[-1], NotRightError) and len(compared) - 1 > case_index:
             compared.pop()  # it raises in a later case; only the results before that are compared
 
         def fits(answer: Any) -> bool:
-            pairs = ((got[n], self.observe(answer, self.cases[n])) for n in compared)
-            return all(str(a) == str(b) if isinstance(a, NotRightError) else same(a, b) for a, b in pairs)
+            pairs = ((results[n], self.result_of(answer, self.cases[n])) for n in compared)
+            return all(
+                str(a) == str(b) if isinstance(a, NotRightError) else values_equal(a, b) for a, b in pairs
+            )
 
-        reasons = (reason for reason, answers in self.wrong.items() if any(map(fits, answers)))
-        reason = next(reasons, problem.reason)
+        reasons = (reason for reason, answers in self.wrong_answers.items() if any(map(fits, answers)))
+        reason = next(reasons, error.reason)
         none_is_an_answer = any(expected is None for expected in self.expected)
-        if not reason and not none_is_an_answer and any(part is None for part in parts(got[n])):
-            reason = NO_RETURN
-        return NotRightError(problem.message, reason, problem.line)
+        if (
+            not reason
+            and not none_is_an_answer
+            and any(part is None for part in items_or_self(results[case_index]))
+        ):
+            reason = NO_RETURN_REASON
+        return NotRightError(error.message, reason, error.failing_line)
 
 
 def error_text(error: BaseException) -> str:
@@ -253,27 +270,27 @@ def error_text(error: BaseException) -> str:
     return clip("".join(traceback.format_exception_only(error))).rstrip(".")
 
 
-def normalized(value: Any) -> Any:
+def normalize_result(value: Any) -> Any:
     """Convert iterators and text arrays in a value to lists, and fractions to numbers, at any depth."""
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "OU":
-        return normalized(value.tolist())
+        return normalize_result(value.tolist())
     if isinstance(value, Iterator | KeysView | ValuesView):
-        value = [*itertools.islice(value, MAX_ITEMS)]
+        value = [*itertools.islice(value, MAX_ITERATOR_ITEMS)]
     if type(value) in (list, tuple):
-        return type(value)(map(normalized, value))
+        return type(value)(map(normalize_result, value))
     if isinstance(value, Fraction):
         return value.numerator if value.denominator == 1 else float(value)
-    return {verb: normalized(part) for verb, part in value.items()} if type(value) is dict else value
+    return {verb: normalize_result(part) for verb, part in value.items()} if type(value) is dict else value
 
 
-def parts(value: Any) -> list[Any]:
-    """Return the items of a list or tuple, or the values of a dict; any other value in a list by itself."""
+def items_or_self(value: Any) -> list[Any]:
+    """Return the items of a list or tuple, or the values of a dict. Any other value is the only item."""
     if isinstance(value, dict):
         return [*value.values()]
     return [*value] if isinstance(value, list | tuple) else [value]
 
 
-def to_array(value: Any) -> Any:
+def to_array_if_numeric(value: Any) -> Any:
     """Return a value as an array of numbers or bools; return it unchanged if it cannot be converted."""
     if is_tensor(value):
         dense = value.detach().cpu().to_dense()
@@ -281,7 +298,7 @@ def to_array(value: Any) -> Any:
     if isinstance(value, set | frozenset | range):
         value = sorted(value)
     if isinstance(value, list | tuple) and any(map(is_tensor, value)):
-        value = [to_array(part) for part in value]
+        value = [to_array_if_numeric(part) for part in value]
     try:
         array = np.asarray(value)
     except Exception:  # rows of unequal length, or an object that cannot be converted
@@ -291,45 +308,47 @@ def to_array(value: Any) -> Any:
 
 def has_nan(value: Any) -> bool:
     """Return whether a value contains NaN."""
-    array = to_array(value)
+    array = to_array_if_numeric(value)
     return isinstance(array, np.ndarray) and array.dtype.kind == "f" and bool(np.isnan(array).any())
 
 
-def same(got: Any, expected: Any, atol: float = TOLERANCE) -> bool:
+def values_equal(got: Any, expected: Any, atol: float = TOLERANCE) -> bool:
     """Return whether two values are equal. Numbers may differ by `atol`, and NaN equals only NaN."""
     if isinstance(got, dict) and isinstance(expected, dict):
-        return got.keys() == expected.keys() and all(same(got[key], expected[key], atol) for key in got)
-    a, b = to_array(got), to_array(expected)
+        return got.keys() == expected.keys() and all(
+            values_equal(got[key], expected[key], atol) for key in got
+        )
+    a, b = to_array_if_numeric(got), to_array_if_numeric(expected)
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         a = np.sort(a) if isinstance(expected, set | frozenset) else a
         x, y = a.astype(float), b.astype(float)
         same_type = (a.dtype == bool) == (b.dtype == bool)
         return a.shape == b.shape and same_type and np.allclose(x, y, 1e-9, atol, equal_nan=True)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
-        return len(a) == len(b) and all(same(x, y, atol) for x, y in zip(a, b, strict=True))
+        return len(a) == len(b) and all(values_equal(x, y, atol) for x, y in zip(a, b, strict=True))
     return type(a) is type(b) and bool(a == b)
 
 
-def type_problem(got: Any, expected: Any, wanted: str = "") -> str:
-    """Return how the type or shape of a result differs from the expected one, or "" if it does not.
+def describe_type_mismatch(got: Any, expected: Any, expected_in_words: str = "") -> str:
+    """Describe how a result's type or shape differs from the expected one, or return "" if it does not.
 
     Args:
         got: the result of the reader's answer.
         expected: the result of the right answer.
-        wanted: the expected result in words; if empty, its type is described.
+        expected_in_words: the expected result in words. If it is empty, the expected type is described.
     """
-    message, a, b = describe(got), to_array(got), to_array(expected)
+    message, a, b = describe_with_type(got), to_array_if_numeric(got), to_array_if_numeric(expected)
     if isinstance(expected, tuple):
         got = [*got] if isinstance(a, np.ndarray) and a.ndim else got
         fits = isinstance(got, list | tuple) and len(got) == len(expected)
-        problems = [type_problem(*pair) for pair in zip(got, expected, strict=True)] if fits else []
+        problems = [describe_type_mismatch(*pair) for pair in zip(got, expected, strict=True)] if fits else []
         if any(problems):
             part, problem = next((n, text) for n, text in enumerate(problems, 1) if text)
             return f"part {part} as {problem}"
     elif got is None or expected is None or isinstance(expected, str):
         fits = type(got) is type(expected)
     elif isinstance(expected, list | set | frozenset):
-        fits = is_list_like(got, expected)
+        fits = is_list_of_expected_type(got, expected)
     elif not isinstance(a, np.ndarray) or (is_tensor(expected) and not is_tensor(got)):
         fits = False
     elif not b.ndim:
@@ -338,18 +357,18 @@ def type_problem(got: Any, expected: Any, wanted: str = "") -> str:
         fits, message = False, f"an answer of shape {a.shape}" if a.ndim else message
     else:
         fits, message = b.dtype != bool or a.dtype == bool, f"numbers ({a.dtype})"
-    return "" if fits else f"{message}; expected {wanted or type_in_words(expected)}"
+    return "" if fits else f"{message}; expected {expected_in_words or expected_type_in_words(expected)}"
 
 
-def is_list_like(got: Any, expected: Any) -> bool:
+def is_list_of_expected_type(got: Any, expected: Any) -> bool:
     """Return whether a result is a list of text or of whole numbers, whichever `expected` contains."""
     if any(isinstance(part, str) for part in expected):
         return isinstance(got, list | tuple) and all(isinstance(part, str) for part in got)
-    row = to_array(got)
+    row = to_array_if_numeric(got)
     return isinstance(row, np.ndarray) and row.ndim == 1 and (row.dtype.kind in "iu" or not row.size)
 
 
-def type_in_words(expected: Any) -> str:
+def expected_type_in_words(expected: Any) -> str:
     """Return the type of an expected value in words, such as "a list of words"."""
     if isinstance(expected, tuple):
         return f"{len(expected)} parts"

@@ -7,38 +7,48 @@ from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
-from helpers.check.result import clip, marked
+from helpers.check.result import clip, result_html
 
-NAN = "not a number"
-WRITE_ONE = "write one in place of None, and run both cells again. The answer is folded below."
+NOT_A_NUMBER = "not a number"
+NO_GUESS_MESSAGE = "write one in place of None, and run both cells again. The answer is folded below."
 
 
 class Guess:
     """A comparison of the reader's guess with the answer, which is not shown until there is a guess.
 
-    Notebooks are stored with the output for no guess, so each also gives the answer in folded text below.
+    Notebooks are stored without a guess, so each notebook also gives the answer in folded text below.
 
     Args:
         guess: the reader's guess. None, NaN, and a value of a type other than the answer's count as no guess.
         answer: the right answer.
-        why: a sentence that explains the answer.
-        like: an example of the type that is asked for, if `answer` is a text that describes the answer.
-        options: the values that the reader may choose from; if empty, any value of the right type is allowed.
+        explanation: a sentence that explains the answer.
+        example_answer: an answer of the expected type, if `answer` is a text that describes the answer.
+        options: the values that the reader may choose from. If it is empty, any value of the expected type is
+            allowed.
 
     Raises:
         ValueError: the answer is NaN.
     """
 
     def __init__(
-        self, guess: Any, answer: Any, why: str = "", *, like: Any = None, options: Sequence[Any] = ()
+        self,
+        guess: Any,
+        answer: Any,
+        explanation: str = "",
+        *,
+        example_answer: Any = None,
+        options: Sequence[Any] = (),
     ) -> None:
-        self.guess, self.answer, self.why = guess, answer, why
-        self.wanted, self.options = type_name(answer if like is None else like), options
-        if self.wanted == NAN:
+        self.guess, self.answer, self.explanation = guess, answer, explanation
+        self.expected_type, self.options = (
+            answer_type_in_words(answer if example_answer is None else example_answer),
+            options,
+        )
+        if self.expected_type == NOT_A_NUMBER:
             raise ValueError(f"the answer is {answer}; expected a number: look at what computes it")
 
     @property
-    def right(self) -> bool:
+    def is_right(self) -> bool:
         """Whether the guess equals the answer. Lists, tuples, sets and arrays with equal items are equal."""
         guess, answer = _plain(self.guess), _plain(self.answer)
         if isinstance(guess, set) and isinstance(answer, list):
@@ -46,29 +56,29 @@ class Guess:
         return bool(guess == answer)
 
     @property
-    def missing(self) -> str:
-        """Why the guess does not count as one, and what to write instead; "" if it counts."""
+    def why_not_counted(self) -> str:
+        """Why the guess does not count, and what to write instead; "" if the guess counts."""
         if self.guess is None or self.guess is ...:
-            return WRITE_ONE
+            return NO_GUESS_MESSAGE
         if self.options and _plain(self.guess) not in map(_plain, self.options):
             problem, wanted = f"none of {', '.join(map(repr, self.options))}", "one of them"
-        elif (name := type_name(self.guess)) != self.wanted:
-            problem, wanted = name, self.wanted
+        elif (name := answer_type_in_words(self.guess)) != self.expected_type:
+            problem, wanted = name, self.expected_type
         else:
             return ""
         return f"{clip(repr(self.guess))} is {problem}. Write {wanted}, and run again."
 
     def __repr__(self) -> str:
-        if self.missing:
-            return f"No guess yet: {self.missing}"
-        result = f"You guessed {self.guess}. {'Right' if self.right else f'It is {self.answer}'}."
-        return f"{result}\n{self.why}" if self.why else result
+        if self.why_not_counted:
+            return f"No guess yet: {self.why_not_counted}"
+        result = f"You guessed {self.guess}. {'Right' if self.is_right else f'It is {self.answer}'}."
+        return f"{result}\n{self.explanation}" if self.explanation else result
 
     def _repr_html_(self) -> str | None:
-        return None if self.missing else marked(self.right, repr(self))
+        return None if self.why_not_counted else result_html(self.is_right, repr(self))
 
 
-def type_name(x: Any) -> str:
+def answer_type_in_words(x: Any) -> str:
     """Return the type of a value in words for the reader, such as "a number" for 3."""
     x = x.tolist() if hasattr(x, "tolist") else x
     if isinstance(x, bool):
@@ -78,19 +88,23 @@ def type_name(x: Any) -> str:
     if isinstance(x, list | tuple | range | set):
         return "a list"
     if isinstance(x, Real):
-        return NAN if math.isnan(x) else "a number"
+        return NOT_A_NUMBER if math.isnan(x) else "a number"
     return f"a {type(x).__name__}"
 
 
-def nearest(guess: Any, options: Sequence[float], measured: float, why: str = "") -> Guess:
+def check_ratio_guess(
+    guess: Any, options: Sequence[float], measured_ratio: float, explanation: str = ""
+) -> Guess:
     """Compare a guess with the option that is nearest to a measured ratio on a logarithmic scale.
 
     Raises:
         ValueError: the measured ratio is not a finite number above 0.
     """
-    if not 0 < measured < math.inf:
-        raise ValueError(f"the measured ratio is {measured}; expected a number above 0: measure again")
-    return Guess(guess, min(options, key=lambda n: abs(math.log(n / measured))), why, options=options)
+    if not 0 < measured_ratio < math.inf:
+        raise ValueError(f"the measured ratio is {measured_ratio}; expected a number above 0: measure again")
+    return Guess(
+        guess, min(options, key=lambda n: abs(math.log(n / measured_ratio))), explanation, options=options
+    )
 
 
 def _plain(x: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 
 from helpers.check.result import clip
 
-SOLVED = "solved.txt"  # in the notebook's folder, where its kernel runs; a line per exercise: "05 mask"
+SOLVED_FILE = "solved.txt"  # in the notebook's folder, where its kernel runs; a line per exercise: "05 mask"
 _raise_in: Any = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
 
@@ -44,7 +44,7 @@ def time_limit(seconds: float) -> Iterator[None]:
             pass
 
 
-def line_of(error: BaseException) -> str:
+def quote_failing_line(error: BaseException) -> str:
     """Return a sentence that quotes the line of the reader's cell that raised an error.
 
     If the traceback includes several cells, the outermost is used. If it includes no cell, return "".
@@ -57,7 +57,7 @@ def line_of(error: BaseException) -> str:
     return f" In line {number} of its cell: {clip(linecache.getline(cells[0], number))}"
 
 
-def keep_solved(exercise: object) -> None:
+def record_solved(exercise: object) -> None:
     """Add a solved exercise of the notebook's `check` module to the file SOLVED, unless it is already there.
 
     Do nothing outside a notebook, or if the file cannot be written.
@@ -68,7 +68,7 @@ def keep_solved(exercise: object) -> None:
         return
     notebook = checker.__name__.rpartition(".")[2].removeprefix("n")
     for line in (f"{notebook} {name}" for name, value in vars(checker).items() if value is exercise):
-        with suppress(OSError, ValueError), Path(SOLVED).open("a+", encoding="utf-8") as file:
+        with suppress(OSError, ValueError), Path(SOLVED_FILE).open("a+", encoding="utf-8") as file:
             file.seek(0)
             if line not in file.read().splitlines():
                 print(line, file=file)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,9 +21,9 @@ MAX_CHARACTERS = 120  # of a text that shows a reader's value
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """The result of a check."""
+    """The result of checking an answer."""
 
-    state: str  # "right", "not right yet" or "not solved yet"
+    state: Literal["right", "not right yet", "not solved yet"]
     message: str  # the values that justify the state, or what to write
     reason: str = ""  # why the answer is probably wrong, if known
 
@@ -37,7 +37,7 @@ class Result:
         return f"{self.state.capitalize()}: {self.message}{reason}"
 
     def _repr_html_(self) -> str | None:
-        return None if self.state == "not solved yet" else marked(self.solved, repr(self))
+        return None if self.state == "not solved yet" else result_html(self.solved, repr(self))
 
 
 class NotSolvedError(Exception):
@@ -50,17 +50,18 @@ class NotRightError(Exception):
     Args:
         message: what the answer gives, and what was expected.
         reason: the probable reason, if known.
-        line: a sentence with the line that raised an error, from `reader.line_of`, if one did.
+        failing_line: a sentence that quotes the line that raised an error, from `reader.quote_failing_line`,
+            or "" if no line did.
     """
 
-    def __init__(self, message: str, reason: str = "", line: str = "") -> None:
+    def __init__(self, message: str, reason: str = "", failing_line: str = "") -> None:
         super().__init__(message)
-        self.message, self.reason, self.line = message, reason, line
+        self.message, self.reason, self.failing_line = message, reason, failing_line
 
 
-def marked(right: bool, text: str) -> str:
+def result_html(is_right: bool, text: str) -> str:
     """Return text as HTML, with a sign (✓ or ✗) and a colour that show whether the answer is right."""
-    sign, name, colour = ("✓", "success", "#2e7d32") if right else ("✗", "error", "#c62828")
+    sign, name, colour = ("✓", "success", "#2e7d32") if is_right else ("✗", "error", "#c62828")
     colour = f"var(--jp-{name}-color1, {colour})"  # JupyterLab's own fits its theme
     body = escape(text).replace("\n", "<br>")
     box = f"border-left: 6px solid {colour}; padding: 2px 10px"
@@ -79,14 +80,14 @@ def clip(text: str) -> str:
     return line if len(line) <= MAX_CHARACTERS else f"{line[:MAX_CHARACTERS]} …"
 
 
-def show(value: Any) -> str:
-    """Return a value on one line: a rounded number, several separated by commas, or the text itself."""
+def format_value(value: Any) -> str:
+    """Return a value as one line of text: numbers are rounded, and several values are separated by commas."""
     if isinstance(value, str):
         return clip(value)
     if isinstance(value, np.ndarray) and not value.ndim:
         value = value.item()
     if isinstance(value, Iterable):
-        return clip(", ".join(map(show, value))) or "nothing"
+        return clip(", ".join(map(format_value, value))) or "nothing"
     if value is None or isinstance(value, bool | np.bool_):
         return str(value)
     if np.isnan(value):
@@ -96,7 +97,7 @@ def show(value: Any) -> str:
     return format_number(float(value))
 
 
-def describe(value: Any) -> str:
+def describe_with_type(value: Any) -> str:
     """Return a one-line description of a value that has an unexpected type or shape."""
     name = clip(type(value).__name__)
     if value is None or value is ...:

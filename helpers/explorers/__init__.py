@@ -4,6 +4,6 @@ Each has a live form, built with ipywidgets, and a still picture at its initial 
 kernel.
 """
 
-from helpers.explorers.words import NextWord
+from helpers.explorers.words import NextWordExplorer
 
-next_word = NextWord  # notebooks call it like a function
+next_word = NextWordExplorer  # notebooks call it like a function

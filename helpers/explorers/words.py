@@ -16,45 +16,51 @@ from helpers.drawing.words import SMALL, shorten, text_width
 from helpers.sampling import check_logits, keep_top_k, keep_top_p, next_probabilities, softmax
 from helpers.stepper.format import percent
 
-DRAWS = 20
+N_DRAWS = 20  # sample words below the picture
 SEED = 0
-HEAD = "word", "frame: before, filled: after", "before → after"
+COLUMN_HEADINGS = "word", "frame: before, filled: after", "before → after"
 
 
 @dataclass(frozen=True)
 class WordRow:
-    """A word, its probability before and after the settings apply, and why it is excluded, if it is."""
+    """A word, and its probability before and after the settings apply."""
 
     word: str
-    before: float
-    after: float
-    reason: str
+    probability_before: float
+    probability_after: float
+    excluded_because: str  # why the settings exclude the word; "" if they do not
 
     @property
-    def number(self) -> str:
-        return f"{percent(self.before)} → {'out' if self.reason else percent(self.after)}"
+    def change_text(self) -> str:
+        """Both probabilities in percent, such as "12% → 30%", or "12% → out" for an excluded word."""
+        after = "out" if self.excluded_because else percent(self.probability_after)
+        return f"{percent(self.probability_before)} → {after}"
 
 
 @dataclass(frozen=True)
 class WordBars:
-    """The explorer's picture: a row with two bars for each word, and a note in HTML below the rows."""
+    """The explorer's picture: a row with two bars for each word, and a note below the rows."""
 
     rows: list[WordRow]
     note: str
 
     def html(self) -> str:
         kinds = ("soft", "soft", "soft number")
-        cells = [f'<span class="{kind}">{text}</span>' for kind, text in zip(kinds, HEAD, strict=True)]
+        cells = [
+            f'<span class="{kind}">{text}</span>' for kind, text in zip(kinds, COLUMN_HEADINGS, strict=True)
+        ]
         for row in self.rows:
             bars = "".join(
                 f'<div class="bar {kind}" style="width:{100 * share:.2f}%"></div>'
-                for kind, share in (("before", row.before), ("after", row.after))
+                for kind, share in (("before", row.probability_before), ("after", row.probability_after))
             )
             cells.append(
                 f'<span class="word">{escape(row.word)}</span><span aria-hidden="true">{bars}</span>'
             )
-            cells.append(f'<span class="number">{escape(row.number)}</span>')
-            cells.append(f'<span class="note soft">{row.reason}</span>' if row.reason else "")
+            cells.append(f'<span class="number">{escape(row.change_text)}</span>')
+            cells.append(
+                f'<span class="note soft">{row.excluded_because}</span>' if row.excluded_because else ""
+            )
         return f'<div class="grid">{"".join(cells)}</div><p class="soft">{self.note}</p>'
 
     def draw(self, sheet: Sheet) -> None:
@@ -64,28 +70,30 @@ class WordBars:
             return ceil(max(text_width(text, SMALL, bold=True) for text in texts)) + 16
 
         left = min(180, widest(row.word for row in self.rows))
-        right = sheet.width - widest([HEAD[-1], *(row.number for row in self.rows)])
+        right = sheet.width - widest([COLUMN_HEADINGS[-1], *(row.change_text for row in self.rows)])
         places = (left - 10, "right"), (left, "left"), (sheet.width - 4, "right")
-        for (x, at), text in zip(places, HEAD, strict=True):
+        for (x, at), text in zip(places, COLUMN_HEADINGS, strict=True):
             sheet.note(x, 10, text, at=at)
         y = 24.0
         for row in self.rows:
             sheet.text(left - 10, y + 9, shorten(row.word, left - 12, SMALL), at="right", size=SMALL)
-            sheet.text(right + 12, y + 9, row.number, size=SMALL)
-            before, after = (ceil((right - left) * share) for share in (row.before, row.after))
+            sheet.text(right + 12, y + 9, row.change_text, size=SMALL)
+            before, after = (
+                ceil((right - left) * share) for share in (row.probability_before, row.probability_after)
+            )
             if before:
                 sheet.box(left, y + 3, before, 12, edge="soft", radius=1)
             if after:
                 sheet.box(left, y + 16, after, 12, fill="generated", radius=1)
-            sheet.note(left, y + 37, row.reason)
-            y += 49 if row.reason else 35
+            sheet.note(left, y + 37, row.excluded_because)
+            y += 49 if row.excluded_because else 35
 
     def in_words(self) -> str:
-        """Return the rows as text: each word with its probability before and after the settings apply."""
-        return "; ".join(f"{row.word}: {row.number}" for row in self.rows) + "."
+        """Return a text alternative: each word with its probability before and after the settings apply."""
+        return "; ".join(f"{row.word}: {row.change_text}" for row in self.rows) + "."
 
 
-class NextWord(Explorer):
+class NextWordExplorer(Explorer):
     """The next word's probabilities before and after temperature, top-k and top-p.
 
     Args:
@@ -128,7 +136,7 @@ class NextWord(Explorer):
             "top_p": knob("FloatSlider", "top-p", value=1.0, min=0.05, max=1.0, step=0.05),
         }
 
-    def excluded_by(self, temperature: float, top_k: int, top_p: float) -> list[str | None]:
+    def setting_excluding_each_word(self, temperature: float, top_k: int, top_p: float) -> list[str | None]:
         """Return for each word the setting that excludes it ("top-k", "top-p" or "temperature"), or None."""
         remaining = next_probabilities(self.logits, temperature, top_k, top_p) > 0
         by_k = keep_top_k((self.logits - self.logits.max()) / temperature, top_k)
@@ -140,7 +148,7 @@ class NextWord(Explorer):
         return settings
 
     def grid(self, **settings: Any) -> WordBars:
-        before, excluded = softmax(self.logits), self.excluded_by(**settings)
+        before, excluded = softmax(self.logits), self.setting_excluding_each_word(**settings)
         after = next_probabilities(self.logits, **settings)
         reasons = {
             "top-k": f"top-k keeps the {settings['top_k']} largest",
@@ -173,7 +181,7 @@ class NextWord(Explorer):
         Args:
             after: the probability of each word after the settings apply, (V,).
         """
-        drawn = np.random.default_rng(SEED).choice(len(after), size=DRAWS, p=after)
+        drawn = np.random.default_rng(SEED).choice(len(after), size=N_DRAWS, p=after)
         times = [(word, int((drawn == n).sum())) for n, word in enumerate(self.words)]
         seen = ", ".join(f"{escape(word)} {count}" for word, count in times if count)
-        return f"{DRAWS} draws, seed {SEED}: {seen}"
+        return f"{N_DRAWS} draws, seed {SEED}: {seen}"
