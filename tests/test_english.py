@@ -15,8 +15,8 @@ from tests.machine import ROOT
 INSTEAD: dict[str, str] = json.loads((ROOT / "tests/english.json").read_text(encoding="utf-8"))
 # Packages, modules and tests that are rewritten: add yours.
 DONE = """
-    helpers/cost/*.py helpers/drawing/*.py helpers/parallel/*.py helpers/recording/*.py helpers/serve/*.py
-    helpers/stepper/*.py helpers/trace/*.py
+    helpers/cost/*.py helpers/drawing/*.py helpers/museum/*.py helpers/parallel/*.py helpers/recording/*.py
+    helpers/serve/*.py helpers/stepper/*.py helpers/timing/*.py helpers/trace/*.py
     helpers/explorers/*.py helpers/plots/*.py tools/*.py tests/test_bills.py tests/test_config.py
     tests/test_cost*.py tests/test_dated.py tests/test_explorers.py tests/test_pages.py tests/test_plots*.py
     tests/test_repository.py tests/test_service.py tests/test_setup.py tests/test_sizes.py

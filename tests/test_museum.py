@@ -8,16 +8,21 @@ import pytest
 import torch
 
 from helpers.model.cache import GrowingCache
-from helpers.museum import EXHIBITS, Exhibit, Prompt
-from helpers.museum.exhibit import model_of
+from helpers.museum import EXHIBITS, Exhibit, ExhibitPrompt
+from helpers.museum.exhibit import load_model
 from helpers.museum.runner import Runner
 from helpers.trace import compare
 from tests.machine import ROOT
 
 torch.set_num_threads(1)
-NO_BUG = "sums_in_another_order"
+NO_BUG = "no_bug_sums_in_another_order"
 # With the prompt that hides the bug, the words are the same but the numbers differ.
-NUMBERS_DIFFER = ("unwritten_rows_are_seen", "state_is_not_rewound", "uncached_layer_shares_no_rows", NO_BUG)
+NUMBERS_DIFFER = (
+    "bug_unwritten_entries_visible",
+    "bug_state_not_rolled_back",
+    "bug_uncached_layer_not_shared",
+    NO_BUG,
+)
 
 
 @pytest.fixture(params=EXHIBITS)
@@ -27,29 +32,29 @@ def exhibit(request: pytest.FixtureRequest) -> Exhibit:
 
 
 def test_one_prompt_shows_the_bug_and_another_hides_it(exhibit: Exhibit) -> None:
-    for prompt, differ in ((exhibit.shows, True), (exhibit.hides, False)):
+    for prompt, differ in ((exhibit.failing_prompt, True), (exhibit.passing_prompt, False)):
         repaired, shipped = (exhibit.answer(prompt, with_bug) for with_bug in (False, True))
         assert (repaired.output_ids != shipped.output_ids) is differ
     if exhibit.name not in NUMBERS_DIFFER:
-        assert exhibit.first_difference(exhibit.hides) == "equal"
-        assert exhibit.fingerprint(exhibit.hides).first is None
+        assert exhibit.first_difference(exhibit.passing_prompt) == "equal"
+        assert exhibit.fingerprint(exhibit.passing_prompt).first_difference is None
 
 
 def test_only_bugs_make_steps_differ_from_whole_texts(exhibit: Exhibit) -> None:
     """The series' ordinary check: steps with a cache, against the whole text at once with an empty cache."""
-    repaired, shipped = exhibit.pair(exhibit.shows)
+    repaired, shipped = exhibit.run_both(exhibit.failing_prompt)
     off = [float((a - b).abs().max()) for a, b in zip(repaired.logits, shipped.logits, strict=True)]
     step = off.index(max(off))
     words = repaired.tokenizer.words(repaired.output_ids[:step])
-    text = " ".join([exhibit.shows.text, *words])
-    whole = replace(exhibit, n=1).answer(Prompt(text), shipped=False).logits[0]
+    text = " ".join([exhibit.failing_prompt.text, *words])
+    whole = replace(exhibit, n_tokens=1).answer(ExhibitPrompt(text), with_bug=False).logits[0]
     allowed = 0.5 if exhibit.name == NO_BUG else 1e-3  # a few roundings of bfloat16 at 16
     assert float((repaired.logits[step] - whole).abs().max()) < allowed
     assert (float((shipped.logits[step] - whole).abs().max()) > 2 * allowed) is (exhibit.name != NO_BUG)
 
 
 def test_fingerprint_and_compare_find_the_same_pass(exhibit: Exhibit) -> None:
-    first, where = exhibit.fingerprint().first, exhibit.first_difference()
+    first, where = exhibit.fingerprint().first_difference, exhibit.first_difference()
     assert (first is None) is (exhibit.name == NO_BUG)
     if first:
         pass_number, layer, head, token = (n + 1 for n in first)
@@ -58,11 +63,11 @@ def test_fingerprint_and_compare_find_the_same_pass(exhibit: Exhibit) -> None:
 
 
 def test_runner_traces_are_equal_with_and_without_cache() -> None:
-    free, cached, uncached = (Runner(*model_of("diary"), 5, ids) for ids in ((), range(1, 6), range(1, 6)))
-    ids = free.ids("Mia writes from Oslo . Today weather is so")
+    free, cached, uncached = (Runner(*load_model("diary"), 5, ids) for ids in ((), range(1, 6), range(1, 6)))
+    ids = free.encode("Mia writes from Oslo . Today weather is so")
     for runner in (free, cached, uncached):
-        runner.reply(ids, None if runner is uncached else GrowingCache(runner.model.config))
-    assert free.text.startswith("nice")
+        runner.generate_reply(ids, None if runner is uncached else GrowingCache(runner.model.config))
+    assert free.reply_text.startswith("nice")
     assert compare(cached.trace, uncached.trace) == "equal"
     assert compare(free.trace, cached.trace) != "equal"
     assert uncached.output_ids == [1, 2, 3, 4, 5]
@@ -70,5 +75,5 @@ def test_runner_traces_are_equal_with_and_without_cache() -> None:
 
 def test_a_notebook_links_each_thread(exhibit: Exhibit) -> None:
     name = "22_museum" if [*EXHIBITS].index(exhibit.name) < 6 else "A2_museum"
-    assert f"({exhibit.address})" in (ROOT / f"notebooks/{name}.ipynb").read_text(encoding="utf-8")
+    assert f"({exhibit.issue_url})" in (ROOT / f"notebooks/{name}.ipynb").read_text(encoding="utf-8")
     assert len({*exhibit.causes}) == 3

@@ -13,7 +13,7 @@ import torch
 
 from helpers.chapters.a2 import Probe, Sealed
 from helpers.check.result import Result
-from helpers.museum.engine import SmallServer
+from helpers.museum.engine import ReferenceServer
 from tests.machine import ROOT
 
 torch.set_num_threads(1)
@@ -28,7 +28,7 @@ CHANGES: list[tuple[str, Any]] = [  # what somebody may change who knows none of
     ("text", LONGER),
     ("chunk", 6),
     ("pads", 5),
-    *((who, text) for who in ("before", "beside") for text in (SAME, STRANGER)),
+    *((who, text) for who in ("earlier_request", "concurrent_request") for text in (SAME, STRANGER)),
     ("adapter", True),
 ]
 SEEDS = range(8)
@@ -39,7 +39,7 @@ def test_a_server_without_a_bug_answers_all_probes() -> None:
     for _ in range(25):
         changed = dict(rng.sample(CHANGES, 4))
         probe = Probe(LETTER)._replace(**changed)
-        assert SmallServer.fingerprint(probe).first is None, probe
+        assert ReferenceServer.fingerprint(probe).first_difference is None, probe
 
 
 def test_output_of_the_first_probes_does_not_name_causes(capsys: Any) -> None:
@@ -65,7 +65,7 @@ def hunted(seed: int) -> tuple[int, bool]:
     pairs = [(a, b) for a, b in itertools.combinations(CHANGES, 2) if a[0] != b[0]]
     for changed in [(), *((change,) for change in CHANGES), *pairs]:
         probe = Probe(LETTER)._replace(**dict(changed))
-        rings[probe] = engine._server.fingerprint(probe).first is not None  # as its picture shows
+        rings[probe] = engine._server.fingerprint(probe).first_difference is not None  # as its picture shows
         for other in [asked for asked in rings if rings[asked] != rings[probe] and neighbours(asked, probe)]:
             wrong, right = (probe, other) if rings[probe] else (other, probe)
             if not isinstance(engine.open(wrong, right), Result):
@@ -92,7 +92,11 @@ def test_the_probes_in_the_fold_open_their_engines() -> None:
 
 
 def test_unsuitable_probes_do_not_open_an_engine() -> None:
-    engine, plain, cached = Sealed(3), Probe(LETTER), Probe(LETTER, before=SAME)  # a mask at the wrong corner
+    engine, plain, cached = (
+        Sealed(3),
+        Probe(LETTER),
+        Probe(LETTER, earlier_request=SAME),
+    )  # a mask at the wrong corner
     for wrong, right, reason in [
         (..., ..., "Not solved yet"),
         (Probe(LETTER, chunk=6, pads=5), plain, "differ in 2 things"),

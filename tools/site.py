@@ -324,7 +324,7 @@ def museum() -> str:
     outputs = next(cell["outputs"] for cell in book["cells"] if cell["id"] == "c22-poster")
     poster = "".join(next(one["data"]["text/html"] for one in outputs if "text/html" in one["data"]))
     rooms = enumerate(EXHIBITS.values(), 1)
-    threads = [Link(room.reported, room.address, f"room {n}: {room.users}") for n, room in rooms]
+    threads = [Link(room.issue, room.issue_url, f"room {n}: {room.symptom}") for n, room in rooms]
     message = (
         "Eleven bugs that real projects shipped, planted in the decoder of this series, and one report that "
         "was none. Each picture compares two runs that were made to say the same words, one repaired and one "

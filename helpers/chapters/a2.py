@@ -15,7 +15,7 @@ from helpers.check.result import Result
 from helpers.drawing.canvas import Picture
 from helpers.drawing.tables import Table
 from helpers.museum import engine
-from helpers.museum.engine import Probe, SmallServer, plain_run
+from helpers.museum.engine import Probe, ReferenceServer, reference_run
 from helpers.museum.exhibits import CARLA, MIA, ROME
 
 OSLO = "Mia writes from Oslo . Monday is sunny in Oslo . Mia"
@@ -23,14 +23,14 @@ ELSEWHERE = "Mia writes from Oslo . Monday is sunny in Rome . Mia likes the soup
 KYIV = "Tomas lives in Kyiv . Tomas walked to the garden in Kyiv . The evening in Kyiv was snowy . Tomas"
 # From each server with a bug to a probe to which its reply is wrong.
 BAD = {
-    engine.MaskAtTheCorner: Probe(OSLO, chunk=2),
-    engine.PaddingSeen: Probe(ROME, pads=32),
-    engine.UnwrittenSeen: Probe(MIA, chunk=256),
-    engine.PageWrittenTwice: Probe(OSLO, beside=ELSEWHERE),
-    engine.AdapterForgotten: Probe(MIA, before=MIA, adapter=True),
-    engine.PageGivenAway: Probe(KYIV, before=KYIV, beside=CARLA),
-    engine.RowsCounted: Probe(CARLA),
-    engine.LengthKept: Probe(MIA.replace("Mia", "Jonas"), before=CARLA),
+    engine.MaskAlignedTopLeft: Probe(OSLO, chunk=2),
+    engine.PaddingVisibleInDecode: Probe(ROME, pads=32),
+    engine.UnwrittenEntriesVisible: Probe(MIA, chunk=256),
+    engine.PartialPageShared: Probe(OSLO, concurrent_request=ELSEWHERE),
+    engine.AdapterIgnoredInPrefixCache: Probe(MIA, earlier_request=MIA, adapter=True),
+    engine.CachedPageReallocated: Probe(KYIV, earlier_request=KYIV, concurrent_request=CARLA),
+    engine.EntriesCountedAsPosition: Probe(CARLA),
+    engine.ResetKeepsLength: Probe(MIA.replace("Mia", "Jonas"), earlier_request=CARLA),
 }
 BUGS = [*BAD]
 
@@ -38,7 +38,8 @@ BUGS = [*BAD]
 def eight() -> Table:
     """Return a table with a wrong reply of each of the eight servers, next to the right reply."""
     lines = [
-        [f"… {plain_run(probe).text}", f"… {server.answer(probe).text}"] for server, probe in BAD.items()
+        [f"… {reference_run(probe).reply_text}", f"… {server.answer(probe).reply_text}"]
+        for server, probe in BAD.items()
     ]
     return Table(sorted(lines), [f"reply {n}" for n in range(1, 9)], ["right", "said"])
 
@@ -63,7 +64,9 @@ class Sealed:
         A fingerprint shows where the engine differs from a plain run of the same words.
         """
         for n, probe in enumerate(probes, 1):
-            plain, actual = (f"… {runner.text}" for runner in (plain_run(probe), self._server.answer(probe)))
+            plain, actual = (
+                f"… {runner.reply_text}" for runner in (reference_run(probe), self._server.answer(probe))
+            )
             print(f"probe {n}: {probe}\n    plain  {plain}\n    engine {actual}")
         self.asked += [probe for probe in probes if probe not in self.asked]
         prints = {f"probe {n}": self._server.fingerprint(probe) for n, probe in enumerate(probes, 1)}
@@ -84,7 +87,7 @@ class Sealed:
         if problem := self.problem(wrong, right):
             return Result("not right yet", problem)
         [name] = [name for name, method in vars(self._server).items() if inspect.isfunction(method)]
-        methods = [getattr(server, name) for server in (self._server, SmallServer)]
+        methods = [getattr(server, name) for server in (self._server, ReferenceServer)]
         fences = [f"```python\n{dedent(inspect.getsource(method))}```" for method in methods]
         sources = "\n\nand right would be\n\n".join(fences)
         n_probes = len({*self.asked, wrong, right})
@@ -97,11 +100,13 @@ class Sealed:
             return (
                 f"the probes differ in {changed} things; change one, so that nothing else can be the cause."
             )
-        ring, unexpected_ring = (self._server.fingerprint(probe).first for probe in (wrong, right))
+        ring, unexpected_ring = (self._server.fingerprint(probe).first_difference for probe in (wrong, right))
         if not ring:
             return "the engine is right on `wrong`: its fingerprint there has no ring."
         if unexpected_ring:
             return "the engine is wrong on `right`, too: its fingerprint there has a ring."
-        candidates = [server for server in BUGS if not server.fingerprint(right).first]
-        n = [(server.fingerprint(wrong).first or (None,))[:2] for server in candidates].count(ring[:2])
+        candidates = [server for server in BUGS if not server.fingerprint(right).first_difference]
+        n = [(server.fingerprint(wrong).first_difference or (None,))[:2] for server in candidates].count(
+            ring[:2]
+        )
         return f"{n} of the eight engines have these two fingerprints." if n > 1 else ""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
-from helpers.museum import EXHIBITS, Exhibit, Prompt
+from helpers.museum import EXHIBITS, Exhibit, ExhibitPrompt
 
 # Texts that are not shown in any notebook.
 HIDDEN = (
@@ -32,7 +32,10 @@ class Letter(Guess):
 def cause(exhibit: Exhibit, guess: str | None) -> Guess:
     """Compare a guessed letter with that of the cause of an exhibit's bug."""
     return Letter(
-        guess, "abc"[exhibit.cause], f"{exhibit.causes[exhibit.cause]}.".capitalize(), options=["a", "b", "c"]
+        guess,
+        "abc"[exhibit.correct_cause],
+        f"{exhibit.causes[exhibit.correct_cause]}.".capitalize(),
+        options=["a", "b", "c"],
     )
 
 
@@ -62,7 +65,7 @@ def run_in_room(answer: Callable[..., Any], *args: Any) -> Any:
     if not isinstance(args[0], str):
         return answer(*args)
     name, text = args
-    return EXHIBITS[name].answer(Prompt(text), shipped=True, repair=answer).text
+    return EXHIBITS[name].answer(ExhibitPrompt(text), with_bug=True, mask_function=answer).reply_text
 
 
 visible = Exercise(
@@ -70,8 +73,10 @@ visible = Exercise(
     todo="let visible return a tensor of bools, (T, length + T).",
     cases=[
         *[(3, 0, 0), (2, 3, 0), (1, 6, 0), (1, 6, 3), (2, 4, 2)],
-        Case(("mask_is_aligned_top_left", HIDDEN[0]), "the repaired room 1, asked what you have not seen,"),
-        Case(("padding_is_seen_in_decode", HIDDEN[1]), "the repaired room 2, asked what you have not seen,"),
+        Case(("bug_mask_aligned_top_left", HIDDEN[0]), "the repaired room 1, asked what you have not seen,"),
+        Case(
+            ("bug_padding_visible_in_decode", HIDDEN[1]), "the repaired room 2, asked what you have not seen,"
+        ),
     ],
     right_answer=mask,
     run_case=run_in_room,
@@ -91,8 +96,8 @@ visible = Exercise(
 
 def which(text: str) -> str:
     """Return how many of two exhibits give a wrong result on a text, in words."""
-    rooms = [EXHIBITS[name] for name in ("padding_is_seen_in_decode", "rows_kept_taken_for_position")]
-    wrong = [room for room in rooms if room.first_difference(Prompt(text)) != "equal"]
+    rooms = [EXHIBITS[name] for name in ("bug_padding_visible_in_decode", "bug_entry_count_as_position")]
+    wrong = [room for room in rooms if room.first_difference(ExhibitPrompt(text)) != "equal"]
     return ("none goes wrong", "exactly one goes wrong", "both go wrong")[len(wrong)]
 
 

@@ -1,5 +1,5 @@
-"""The museum of bugs: exhibits by name, and where two runs of the same words differ."""
+"""The museum of bugs: exhibits, and fingerprints that show where two runs of the same words differ."""
 
 from helpers.museum import exhibits
 from helpers.museum.exhibit import EXHIBITS, Exhibit, Fingerprint, Location, fingerprint
-from helpers.museum.runner import Prompt
+from helpers.museum.runner import ExhibitPrompt

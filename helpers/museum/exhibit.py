@@ -1,4 +1,4 @@
-"""An exhibit: a report, what it says is wrong, a bug, two prompts, three causes, one of which is right."""
+"""An exhibit: a report, the rebuilt bug, two prompts, and three possible causes, one of them right."""
 
 from __future__ import annotations
 
@@ -16,20 +16,24 @@ from torch import Tensor, nn
 from helpers.model import shipped
 from helpers.model.adapter import with_adapter
 from helpers.model.transformer import Transformer
-from helpers.museum.runner import Prompt, Repair, Runner
+from helpers.museum.runner import ExhibitPrompt, MaskFunction, Runner
 from helpers.tokenizer import Tokenizer
 from helpers.trace import Trace, compare, indices_of_ranges
 
-Serve = Callable[[Runner, Prompt, bool], None]
+ServeFunction = Callable[[Runner, ExhibitPrompt, bool], None]
 EXHIBITS: dict[str, Exhibit] = {}
-TOLERANCE = 1e-3  # of a context, as a share of the largest
-COARSE = 0.05  # the same where numbers are rounded to bfloat16
-LEFTOVER = 3  # the layer that shares the rows of the one before; its own K and V weights are never used
+TOLERANCE = 1e-3  # difference of a context, relative to the largest number
+BFLOAT16_TOLERANCE = 0.05  # the same for numbers that are rounded to bfloat16
+SHARING_LAYER = 3  # the layer that shares the rows of the one before; its own K and V weights are never used
 
 
 @cache
-def model_of(name: str) -> tuple[Transformer, Tokenizer]:
-    """Return the model of an exhibit, which is the shipped one or a changed copy, and its tokenizer."""
+def load_model(name: str) -> tuple[Transformer, Tokenizer]:
+    """Return the model of an exhibit and its tokenizer.
+
+    `name` is "diary" for the shipped model, or the name of a changed copy: "hybrid", "adapter", "bfloat16",
+    "float32" or "sharing".
+    """
     model, tokenizer = shipped.load("hybrid" if name == "hybrid" else "gqa")
     if name == "adapter":
         model = with_adapter(model, scale=1.5)
@@ -38,17 +42,17 @@ def model_of(name: str) -> tuple[Transformer, Tokenizer]:
         for block in [*model.modules()]:
             for part, linear in [*block.named_children()]:
                 if isinstance(linear, nn.Linear):
-                    setattr(block, part, Rounded(linear, getattr(torch, name)))
+                    setattr(block, part, RoundedLinear(linear, getattr(torch, name)))
     if name == "sharing":
         chance = torch.Generator().manual_seed(0)
         for part in ("k_proj", "v_proj"):
-            weight = model.layers[LEFTOVER].get_submodule(f"self_attn.{part}").get_parameter("weight")
+            weight = model.layers[SHARING_LAYER].get_submodule(f"self_attn.{part}").get_parameter("weight")
             weight.data = torch.randn(weight.shape, generator=chance) * 2 * weight.std()
     return model, tokenizer
 
 
-class Rounded(nn.Module):
-    """A matrix product computed in several pieces; each piece and each sum is rounded to a dtype."""
+class RoundedLinear(nn.Module):
+    """A matrix product computed as a sum of several pieces. Each piece and each sum is rounded to a dtype."""
 
     def __init__(self, linear: nn.Linear, dtype: torch.dtype, pieces: int = 1) -> None:
         super().__init__()
@@ -65,7 +69,7 @@ class Rounded(nn.Module):
 
 
 class Location(NamedTuple):
-    """A pass, a layer, a head and a token's place in the text, all from 0."""
+    """A pass, a layer, a head and a token's index in the text, all from 0."""
 
     pass_index: int
     layer: int
@@ -77,39 +81,42 @@ class Fingerprint(NamedTuple):
     """Where two runs of the same words differ.
 
     Attributes:
-        ink: largest difference of a context, relative to the largest number there in either run, (L, passes).
-        first: the first location with a larger difference than rounding makes; None if there is none.
+        max_difference: the largest difference of any context in a layer and pass, relative to the largest
+            number there in either run, (L, passes).
+        first_difference: the first location with a difference larger than rounding, or None.
     """
 
-    ink: np.ndarray
-    first: Location | None
+    max_difference: np.ndarray
+    first_difference: Location | None
 
 
-def fingerprint(expected: Trace, actual: Trace, tolerance: float = TOLERANCE, pads: int = 0) -> Fingerprint:
-    """Compare each head's context of each token, by the passes and layers of the second run.
+def fingerprint(expected: Trace, actual: Trace, tolerance: float = TOLERANCE, n_pads: int = 0) -> Fingerprint:
+    """Compare the context of each head and token in two runs.
 
     Args:
-        expected, actual: runs of the same words, in any passes; `actual` begins with `pads` more tokens.
-        tolerance: the largest relative difference that rounding makes.
+        expected, actual: runs of the same words, which may be divided into different passes. The result has
+            the passes of `actual`.
+        tolerance: the largest relative difference that counts as rounding.
+        n_pads: number of padding tokens at the beginning of `actual`.
     """
-    by_token = {token: x for of_pass in contexts(expected) for token, x in of_pass.items()}
-    passes = contexts(actual)
-    ink, first = np.zeros((actual.model.n_layers, len(passes))), None
+    by_token = {token: x for of_pass in contexts_by_pass(expected) for token, x in of_pass.items()}
+    passes = contexts_by_pass(actual)
+    max_difference, first = np.zeros((actual.model.n_layers, len(passes))), None
     for n, of_pass in enumerate(passes):
-        tokens = [token for token in of_pass if token >= pads]
+        tokens = [token for token in of_pass if token >= n_pads]
         if tokens:
-            x = np.stack([by_token[token - pads] for token in tokens], 2)  # (L, H, T, D)
+            x = np.stack([by_token[token - n_pads] for token in tokens], 2)  # (L, H, T, D)
             y = np.stack([of_pass[token] for token in tokens], 2)
             off = np.abs(x - y).max(-1) / np.maximum(np.abs(x), np.abs(y)).max((1, 2, 3))[:, None, None]
-            ink[:, n] = off.max((1, 2))  # of (L, H, T)
+            max_difference[:, n] = off.max((1, 2))  # of (L, H, T)
             if first is None and off.max() > tolerance:
                 layer, head, token = np.argwhere(off > tolerance)[0].tolist()
                 first = Location(n, layer, head, tokens[token])
-    return Fingerprint(ink, first)
+    return Fingerprint(max_difference, first)
 
 
-def contexts(trace: Trace) -> list[dict[int, np.ndarray]]:
-    """Return the contexts of each new token, (L, H, D), by the token's place in the text, pass by pass."""
+def contexts_by_pass(trace: Trace) -> list[dict[int, np.ndarray]]:
+    """Return, for each pass, a mapping from the index of each new token to its contexts, (L, H, D)."""
     L, H = trace.model.n_layers, trace.model.n_heads
     passes = []
     for event in trace.runs[0].passes:
@@ -121,7 +128,7 @@ def contexts(trace: Trace) -> list[dict[int, np.ndarray]]:
 
 @dataclass(frozen=True, repr=False)
 class LabelledLines:
-    """Lines of text, each with a label."""
+    """Lines of text as (label, text) pairs."""
 
     lines: list[tuple[str, str]]
 
@@ -137,109 +144,131 @@ class LabelledLines:
         return f'<div style="max-width:46em;line-height:1.45">{"".join(lines)}</div>'
 
 
+class RepairedAndBuggy(NamedTuple):
+    """The runners of two replies with the same words, without and with the bug."""
+
+    repaired: Runner
+    buggy: Runner
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Exhibit:
     """A bug that a real project shipped, planted in this project's decoder.
 
     Attributes:
-        name: the bug.
-        reported: the thread in which it was reported.
-        users: what users saw or would see.
-        causes: three possible causes; the one at `cause` is right.
-        shows: a prompt whose reply is wrong.
-        hides: a prompt whose reply is right in spite of the bug.
-        serve: answers a prompt, as shipped or as repaired.
-        model: name of the model that answers; see `model_of`.
-        n: tokens of a reply.
+        name: the name of the bug.
+        issue: the GitHub issue or pull request that reported it, such as "vllm-project/vllm #39146".
+        symptom: what users saw or would see.
+        causes: three possible causes.
+        correct_cause: the index of the right cause, from 0.
+        failing_prompt: a prompt whose reply is wrong.
+        passing_prompt: a prompt whose reply is right in spite of the bug.
+        serve: a function that answers a prompt, with the bug or without it.
+        model_name: the name of the model that answers; see `load_model`.
+        n_tokens: the maximum number of tokens in a reply.
     """
 
     name: str
-    reported: str
-    users: str
+    issue: str
+    symptom: str
     causes: tuple[str, str, str]
-    cause: int
-    shows: Prompt
-    hides: Prompt
-    serve: Serve
-    model: str = "diary"
-    n: int = 8
+    correct_cause: int
+    failing_prompt: ExhibitPrompt
+    passing_prompt: ExhibitPrompt
+    serve: ServeFunction
+    model_name: str = "diary"
+    n_tokens: int = 8
 
     @property
-    def address(self) -> str:
-        """Address of the thread."""
-        repository, number = self.reported.replace(" PR", "").split(" #")
-        kind = "pull" if " PR " in self.reported else "issues"
+    def issue_url(self) -> str:
+        """The address of the issue or pull request on GitHub."""
+        repository, number = self.issue.replace(" PR", "").split(" #")
+        kind = "pull" if " PR " in self.issue else "issues"
         return f"https://github.com/{repository}/{kind}/{number}"
 
     def answer(
-        self, prompt: Prompt, shipped: bool, forced: Sequence[int] = (), repair: Repair = None
+        self,
+        prompt: ExhibitPrompt,
+        with_bug: bool,
+        forced_ids: Sequence[int] = (),
+        mask_function: MaskFunction | None = None,
     ) -> Runner:
-        """Answer a prompt, and return the runner that ran it; `forced` and `repair` as in `Runner`."""
-        runner = Runner(*model_of(self.model), self.n, forced, repair)
-        self.serve(runner, prompt, shipped)
+        """Answer a prompt with or without the bug, and return the runner; see `Runner` for the arguments."""
+        runner = Runner(*load_model(self.model_name), self.n_tokens, forced_ids, mask_function)
+        self.serve(runner, prompt, with_bug)
         return runner
 
     @cache  # noqa: B019
-    def pair(self, prompt: Prompt) -> tuple[Runner, Runner]:
-        """Return the repaired answer, and the shipped one made to say the same words."""
-        repaired = self.answer(prompt, shipped=False)
-        return repaired, self.answer(prompt, shipped=True, forced=repaired.output_ids)
+    def run_both(self, prompt: ExhibitPrompt) -> RepairedAndBuggy:
+        """Answer a prompt without the bug, then with the bug but with the same words as its reply."""
+        repaired = self.answer(prompt, with_bug=False)
+        buggy = self.answer(prompt, with_bug=True, forced_ids=repaired.output_ids)
+        return RepairedAndBuggy(repaired, buggy)
 
-    def fingerprint(self, prompt: Prompt | None = None) -> Fingerprint:
-        """Return where the shipped and the repaired run differ, with `shows` or another prompt."""
-        repaired, shipped = self.pair(prompt or self.shows)
-        return fingerprint(repaired.trace, shipped.trace, COARSE if self.model == "bfloat16" else TOLERANCE)
+    def fingerprint(self, prompt: ExhibitPrompt | None = None) -> Fingerprint:
+        """Return where the runs with and without the bug differ, by default for `failing_prompt`."""
+        repaired, buggy = self.run_both(prompt or self.failing_prompt)
+        tolerance = BFLOAT16_TOLERANCE if self.model_name == "bfloat16" else TOLERANCE
+        return fingerprint(repaired.trace, buggy.trace, tolerance)
 
-    def first_difference(self, prompt: Prompt | None = None) -> str:
-        """Return the first difference of the two traces, as `compare` words it but from 1, or "equal"."""
-        repaired, shipped = self.pair(prompt or self.shows)
-        where = compare(repaired.trace, shipped.trace).removeprefix("reply, ").split(": [")[0]
+    def first_difference(self, prompt: ExhibitPrompt | None = None) -> str:
+        """Return the first difference of the two traces in the words of `compare`, but counted from 1.
+
+        If there is no difference, the result is "equal".
+        """
+        repaired, buggy = self.run_both(prompt or self.failing_prompt)
+        where = compare(repaired.trace, buggy.trace).removeprefix("reply, ").split(": [")[0]
         from_1 = re.sub(r"\b(pass|layer|head|position) (\d+)", lambda n: f"{n[1]} {int(n[2]) + 1}", where)
         return from_1.replace("position", "token")
 
     def question(self) -> LabelledLines:
-        """Return what was reported and the three causes, without the words and where the traces part."""
-        return LabelledLines([("reported", self.users), *zip("abc", self.causes, strict=True)])
+        """Return the symptom and the three causes, but neither the replies nor the first difference."""
+        return LabelledLines([("reported", self.symptom), *zip("abc", self.causes, strict=True)])
 
     def with_token_count(self, text: str) -> str:
-        """Return a text with its number of tokens; "" for no text."""
-        return text and f"{text} ({len(model_of(self.model)[1].encode(text))} tokens)"
+        """Append the number of tokens to a text, in parentheses. Return "" for an empty text."""
+        return text and f"{text} ({len(load_model(self.model_name)[1].encode(text))} tokens)"
 
-    def harmless(self) -> str:
-        """Return with which prompt the words are right, and whether the two runs are equal then."""
-        text, before = self.hides[:2]
-        asked = self.with_token_count(text) if text != self.shows.text else "the same text"
-        if text == self.shows.text:
+    def describe_passing_prompt(self) -> str:
+        """Return the passing prompt, and whether the runs with and without the bug are equal for it."""
+        text, before = self.passing_prompt[:2]
+        asked = self.with_token_count(text) if text != self.failing_prompt.text else "the same text"
+        if text == self.failing_prompt.text:
             asked += f", after: {self.with_token_count(before)}" if before else ", alone"
-        equal = self.first_difference(self.hides) == "equal"
+        equal = self.first_difference(self.passing_prompt) == "equal"
         return asked + (": equal" if equal else ": they differ, by too little for other words")
 
-    def card(self) -> LabelledLines:
-        """Return what a visitor sees."""
-        repaired, shipped = (self.answer(self.shows, with_bug).text for with_bug in (False, True))
+    def summary(self) -> LabelledLines:
+        """Return what a reader sees: the symptom, both replies, the first difference and the three causes."""
+        repaired, shipped = (
+            self.answer(self.failing_prompt, with_bug).reply_text for with_bug in (False, True)
+        )
         lines = [
-            ("asked", self.with_token_count(self.shows.text)),
-            (self.shows.when, self.with_token_count(self.shows.before)),
+            ("asked", self.with_token_count(self.failing_prompt.text)),
+            (self.failing_prompt.other_runs, self.with_token_count(self.failing_prompt.other_request)),
             ("repaired", f"… {repaired}"),
             ("shipped", f"… {shipped}"),
             ("they part", self.first_difference()),
-            ("not here", self.harmless()),
+            ("not here", self.describe_passing_prompt()),
         ]
         *users, a, b, c = self.question().lines
         return LabelledLines([*users, *(line for line in lines if line[1]), a, b, c])
 
     def __repr__(self) -> str:
-        return repr(self.card())
+        return repr(self.summary())
 
     def _repr_html_(self) -> str:
-        return self.card()._repr_html_()
+        return self.summary()._repr_html_()
 
 
-def exhibit(**card: Any) -> Callable[[Serve], Serve]:
-    """Register a function that serves with a bug as an exhibit of its name; `card` as in `Exhibit`."""
+def register_exhibit(**attributes: Any) -> Callable[[ServeFunction], ServeFunction]:
+    """Return a decorator that adds a `serve` function to EXHIBITS under its name.
 
-    def register(serve: Serve) -> Serve:
-        EXHIBITS[serve.__name__] = Exhibit(serve.__name__, serve=serve, **card)
+    `attributes` are the other attributes of `Exhibit`.
+    """
+
+    def register(serve: ServeFunction) -> ServeFunction:
+        EXHIBITS[serve.__name__] = Exhibit(serve.__name__, serve=serve, **attributes)
         return serve
 
     return register

@@ -1,4 +1,4 @@
-"""The exhibits: a report, three causes, and a function that answers a prompt with or without the bug."""
+"""The exhibits. Each has a report, three causes, and a function that answers with or without the bug."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch import Tensor
 from helpers.model.cache import GrowingCache, StateCache, StaticCache, WindowCache
 from helpers.model.generate import run
 from helpers.museum import engine
-from helpers.museum.engine import Probe, SmallServer, common_prefix, rotate_at
-from helpers.museum.exhibit import LEFTOVER, Rounded, exhibit, model_of
-from helpers.museum.runner import Prompt, Runner
+from helpers.museum.engine import Probe, ReferenceServer, common_prefix_length, override_rotary_positions
+from helpers.museum.exhibit import SHARING_LAYER, RoundedLinear, load_model, register_exhibit
+from helpers.museum.runner import ExhibitPrompt, Runner
 
-CHUNK, WIDTH, CAPACITY = 16, 64, 512  # tokens of a chunk, of a padded prompt, of a buffer
+CHUNK_SIZE, PADDED_LENGTH, BUFFER_LENGTH = 16, 64, 512  # tokens of a chunk, of a padded prompt, of a buffer
 
 SHORT = "Today weather is so"
 MIA = f"Mia writes from Oslo . Monday is sunny in Oslo . {SHORT}"
@@ -32,224 +32,229 @@ ROME = (
 )
 
 
-def serve(runner: Runner, server_class: type[SmallServer], text: str, **probe: Any) -> None:
-    """Answer a prompt with a server whose layers keep all KV entries."""
-    server_class(runner, Probe(text, **probe), [None] * runner.model.config.n_layers).serve()
+def serve_with(runner: Runner, server_class: type[ReferenceServer], text: str, **changes: Any) -> None:
+    """Answer a prompt with a server whose layers keep all KV entries; `changes` are fields of `Probe`."""
+    server_class(runner, Probe(text, **changes), [None] * runner.model.config.n_layers).serve()
 
 
-@exhibit(
-    reported="hyprstream/hyprstream PR #1521",
-    users="an answer as if most of the prompt were not there",
+@register_exhibit(
+    issue="hyprstream/hyprstream PR #1521",
+    symptom="an answer as if most of the prompt were not there",
     causes=(
         "the second chunk is turned by the positions of the first",
         "the second chunk's rows replace the first chunk's",
         "a token of the second chunk sees the oldest rows, not all before it",
     ),
-    cause=2,
-    shows=Prompt(JONAS),
-    hides=Prompt(SHORT),
+    correct_cause=2,
+    failing_prompt=ExhibitPrompt(JONAS),
+    passing_prompt=ExhibitPrompt(SHORT),
 )
-def mask_is_aligned_top_left(runner: Runner, prompt: Prompt, shipped: bool) -> None:
-    serve(runner, engine.MaskAtTheCorner if shipped else SmallServer, prompt.text, chunk=CHUNK)
+def bug_mask_aligned_top_left(runner: Runner, prompt: ExhibitPrompt, with_bug: bool) -> None:
+    server_class = engine.MaskAlignedTopLeft if with_bug else ReferenceServer
+    serve_with(runner, server_class, prompt.text, chunk=CHUNK_SIZE)
 
 
-@exhibit(
-    reported="TransformerLensOrg/TransformerLens PR #1617",
-    users="the first token came out right, and every later one drifted",
+@register_exhibit(
+    issue="TransformerLensOrg/TransformerLens PR #1617",
+    symptom="the first token came out right, and every later one drifted",
     causes=(
         "the reply is turned by positions from 0",
         "the padding is hidden in prefill and seen in the steps",
         "the newest row is not stored",
     ),
-    cause=1,
-    shows=Prompt(ROME),
-    hides=Prompt(
+    correct_cause=1,
+    failing_prompt=ExhibitPrompt(ROME),
+    passing_prompt=ExhibitPrompt(
         f"{MIA} nice . {CARLA} by Carla from Seoul . Mia writes from Oslo . Mia swam in the lake . {SHORT}"
     ),
 )
-def padding_is_seen_in_decode(runner: Runner, prompt: Prompt, shipped: bool) -> None:
-    pads = max(0, WIDTH - len(runner.ids(prompt.text)))
-    serve(runner, engine.PaddingSeen if shipped else SmallServer, prompt.text, pads=pads)
+def bug_padding_visible_in_decode(runner: Runner, prompt: ExhibitPrompt, with_bug: bool) -> None:
+    pads = max(0, PADDED_LENGTH - len(runner.encode(prompt.text)))
+    serve_with(runner, engine.PaddingVisibleInDecode if with_bug else ReferenceServer, prompt.text, pads=pads)
 
 
-@exhibit(
-    reported="rajveer43/VeloxQuant-MLX #389",
-    users="right until the cache let go of its first row, worse with each further one",
+@register_exhibit(
+    issue="rajveer43/VeloxQuant-MLX #389",
+    symptom="right until the cache let go of its first row, worse with each further one",
     causes=(
         "one row too many is let go",
         "keys are stored before they are turned",
         "the number of rows kept is taken for the position",
     ),
-    cause=2,
-    shows=Prompt(CARLA),
-    hides=Prompt(SHORT),
+    correct_cause=2,
+    failing_prompt=ExhibitPrompt(CARLA),
+    passing_prompt=ExhibitPrompt(SHORT),
 )
-def rows_kept_taken_for_position(runner: Runner, prompt: Prompt, shipped: bool) -> None:
+def bug_entry_count_as_position(runner: Runner, prompt: ExhibitPrompt, with_bug: bool) -> None:
     cache = WindowCache(runner.model.config, 20, 4, dtype=runner.model.embed_tokens.weight.dtype)
-    if shipped:
-        rotate_at(cache, lambda T: cache.n_entries + torch.arange(T))
-    runner.reply(runner.ids(prompt.text), cache)
+    if with_bug:
+        override_rotary_positions(cache, lambda T: cache.n_entries + torch.arange(T))
+    runner.generate_reply(runner.encode(prompt.text), cache)
 
 
-@exhibit(
-    reported="sgl-project/sglang PR #31486",
-    users="wrong output after a hit in the prefix cache",
+@register_exhibit(
+    issue="sgl-project/sglang PR #31486",
+    symptom="wrong output after a hit in the prefix cache",
     causes=(
         "the sampler mixes up the two requests",
         "a page is given away while its rows are still offered",
         "the rows that were found belong to other words",
     ),
-    cause=1,
-    shows=Prompt(
+    correct_cause=1,
+    failing_prompt=ExhibitPrompt(
         CARLA,
         "This is the diary of Jonas from Lima . Jonas waited for the thunder in Lima . Jonas walked to "
         "the sea .",
         "from pass 4",
     ),
-    hides=Prompt(CARLA),
+    passing_prompt=ExhibitPrompt(CARLA),
 )
-def page_given_away_while_offered(runner: Runner, prompt: Prompt, shipped: bool) -> None:
-    others = {"before": prompt.text, "beside": prompt.before}  # an earlier request had the same prompt
-    serve(runner, engine.PageGivenAway if shipped else SmallServer, prompt.text, **others)
+def bug_cached_page_reallocated(runner: Runner, prompt: ExhibitPrompt, with_bug: bool) -> None:
+    server_class = engine.CachedPageReallocated if with_bug else ReferenceServer
+    others = {"earlier_request": prompt.text, "concurrent_request": prompt.other_request}
+    serve_with(runner, server_class, prompt.text, **others)
 
 
-@exhibit(
-    model="sharing",
-    reported="ml-explore/mlx-lm #1674",
-    users="training and scoring differ from the replies of the same model",
+@register_exhibit(
+    model_name="sharing",
+    issue="ml-explore/mlx-lm #1674",
+    symptom="training and scoring differ from the replies of the same model",
     causes=(
         "the cached run reads stale rows",
         "the difference is rounding",
         "without a cache a layer does not share rows as it was trained to",
     ),
-    cause=2,
-    shows=Prompt(MIA),
-    hides=Prompt(CARLA),
+    correct_cause=2,
+    failing_prompt=ExhibitPrompt(MIA),
+    passing_prompt=ExhibitPrompt(CARLA),
 )
-def uncached_layer_shares_no_rows(runner: Runner, prompt: Prompt, shipped: bool) -> None:
+def bug_uncached_layer_not_shared(runner: Runner, prompt: ExhibitPrompt, with_bug: bool) -> None:
     cache = GrowingCache(runner.model.config)
     append = cache.append
 
     def append_shared(layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         entries = append(layer, k, v)
-        return (cache.k[layer - 1], cache.v[layer - 1]) if layer == LEFTOVER else entries
+        return (cache.k[layer - 1], cache.v[layer - 1]) if layer == SHARING_LAYER else entries
 
     vars(cache).update(append=append_shared)
-    runner.reply(runner.ids(prompt.text), None if shipped else cache)
+    runner.generate_reply(runner.encode(prompt.text), None if with_bug else cache)
 
 
-@exhibit(
-    model="bfloat16",
-    reported="vllm-project/vllm #39146",
-    users="other words at temperature 0 beside other requests, filed as corrupted blocks",
+@register_exhibit(
+    model_name="bfloat16",
+    issue="vllm-project/vllm #39146",
+    symptom="other words at temperature 0 beside other requests, filed as corrupted blocks",
     causes=(
         "nothing is wrong: sums in another order",
         "a block of rows is overwritten",
         "two requests share a block",
     ),
-    cause=0,
-    shows=Prompt(
+    correct_cause=0,
+    failing_prompt=ExhibitPrompt(
         "David writes from Dakar . David swam in the lake . The evening in Dakar was snowy . "
         "David likes the cake in Dakar . David saw a cat in the garden . We ate rice in the "
         "harbor ."
     ),
-    hides=Prompt(ROME),
+    passing_prompt=ExhibitPrompt(ROME),
 )
-def sums_in_another_order(runner: Runner, prompt: Prompt, shipped: bool) -> None:
+def no_bug_sums_in_another_order(runner: Runner, prompt: ExhibitPrompt, with_bug: bool) -> None:
     for part in runner.model.modules():
-        if isinstance(part, Rounded):
-            part.pieces = 2 if shipped else 1
-    runner.reply(runner.ids(prompt.text), runner.model.new_cache())
+        if isinstance(part, RoundedLinear):
+            part.pieces = 2 if with_bug else 1
+    runner.generate_reply(runner.encode(prompt.text), runner.model.new_cache())
 
 
-@exhibit(
-    reported="huggingface/transformers PR #30414",
-    users="gibberish, the sooner the more tokens were allowed for the reply",
+@register_exhibit(
+    issue="huggingface/transformers PR #30414",
+    symptom="gibberish, the sooner the more tokens were allowed for the reply",
     causes=(
         "the prompt was cut off at its end",
         "rows that nobody has written are looked at",
         "rows were written in the wrong order",
     ),
-    cause=1,
-    shows=Prompt(
+    correct_cause=1,
+    failing_prompt=ExhibitPrompt(
         "Emma writes from Cairo . Emma likes the bread in Cairo . Emma saw a bird in the library "
         ". Emma waited for the thunder in Cairo . Sunday was rainy . Signed"
     ),
-    hides=Prompt(JONAS),
+    passing_prompt=ExhibitPrompt(JONAS),
 )
-def unwritten_rows_are_seen(runner: Runner, prompt: Prompt, shipped: bool) -> None:
-    serve(runner, engine.UnwrittenSeen if shipped else SmallServer, prompt.text, chunk=CAPACITY)
+def bug_unwritten_entries_visible(runner: Runner, prompt: ExhibitPrompt, with_bug: bool) -> None:
+    server_class = engine.UnwrittenEntriesVisible if with_bug else ReferenceServer
+    serve_with(runner, server_class, prompt.text, chunk=BUFFER_LENGTH)
 
 
-@exhibit(
-    reported="huggingface/transformers PR #48809",
-    users="a cache that served one prompt, was reset, and answers a second prompt wrongly",
+@register_exhibit(
+    issue="huggingface/transformers PR #48809",
+    symptom="a cache that served one prompt, was reset, and answers a second prompt wrongly",
     causes=(
         "the rows were set to zero and the length was kept",
         "the positions go on from those of the first prompt, and nothing else",
         "the rows of the reply are not stored",
     ),
-    cause=0,
-    shows=Prompt(MIA, CARLA),
-    hides=Prompt(MIA),
+    correct_cause=0,
+    failing_prompt=ExhibitPrompt(MIA, CARLA),
+    passing_prompt=ExhibitPrompt(MIA),
 )
-def reset_keeps_the_length(runner: Runner, prompt: Prompt, shipped: bool) -> None:
-    serve(runner, engine.LengthKept if shipped else SmallServer, prompt.text, before=prompt.before)
+def bug_reset_keeps_length(runner: Runner, prompt: ExhibitPrompt, with_bug: bool) -> None:
+    server_class = engine.ResetKeepsLength if with_bug else ReferenceServer
+    serve_with(runner, server_class, prompt.text, earlier_request=prompt.other_request)
 
 
-@exhibit(
-    reported="huggingface/transformers PR #38156",
-    users="incoherent text as soon as the text is longer than the window",
+@register_exhibit(
+    issue="huggingface/transformers PR #38156",
+    symptom="incoherent text as soon as the text is longer than the window",
     causes=(
         "the layers that see all rows are cut to the window, too",
         "the length is asked of layer 1, which keeps a window",
         "the prompt is cut to the newest 28 tokens",
     ),
-    cause=1,
-    shows=Prompt(CARLA),
-    hides=Prompt(SHORT),
+    correct_cause=1,
+    failing_prompt=ExhibitPrompt(CARLA),
+    passing_prompt=ExhibitPrompt(SHORT),
 )
-def length_asked_of_the_window_layer(runner: Runner, prompt: Prompt, shipped: bool) -> None:
-    (engine.RowsCounted if shipped else SmallServer)(runner, Probe(prompt.text)).serve()
+def bug_length_from_window_layer(runner: Runner, prompt: ExhibitPrompt, with_bug: bool) -> None:
+    server_class = engine.EntriesCountedAsPosition if with_bug else ReferenceServer
+    server_class(runner, Probe(prompt.text)).serve()
 
 
-@exhibit(
-    model="adapter",
-    reported="ggml-org/llama.cpp #26207",
-    users="a little of another persona in the answer, and nothing in the log",
+@register_exhibit(
+    model_name="adapter",
+    issue="ggml-org/llama.cpp #26207",
+    symptom="a little of another persona in the answer, and nothing in the log",
     causes=(
         "rows made without the adapter are used again",
         "the adapter was not loaded",
         "the rows that were found belong to other words",
     ),
-    cause=0,
-    shows=Prompt(MIA, MIA),
-    hides=Prompt(MIA, CARLA),
+    correct_cause=0,
+    failing_prompt=ExhibitPrompt(MIA, MIA),
+    passing_prompt=ExhibitPrompt(MIA, CARLA),
 )
-def rows_reused_without_the_adapter(runner: Runner, prompt: Prompt, shipped: bool) -> None:
-    ids, cache = runner.ids(prompt.text), StaticCache(runner.model.config)
-    if found := common_prefix(ids[:-1], runner.ids(prompt.before)):
-        run(model_of("diary")[0] if shipped else runner.model, torch.tensor([ids[:found]]), cache)
-    runner.reply(ids, cache, n_cached=found)
+def bug_entries_reused_without_adapter(runner: Runner, prompt: ExhibitPrompt, with_bug: bool) -> None:
+    ids, cache = runner.encode(prompt.text), StaticCache(runner.model.config)
+    if n_cached := common_prefix_length(ids[:-1], runner.encode(prompt.other_request)):
+        run(load_model("diary")[0] if with_bug else runner.model, torch.tensor([ids[:n_cached]]), cache)
+    runner.generate_reply(ids, cache, n_cached=n_cached)
 
 
-@exhibit(
-    model="hybrid",
-    reported="huggingface/transformers PR #45513",
-    users="wrong only where several tokens at once came in behind earlier ones",
+@register_exhibit(
+    model_name="hybrid",
+    issue="huggingface/transformers PR #45513",
+    symptom="wrong only where several tokens at once came in behind earlier ones",
     causes=(
         "several tokens at once begin with an empty state",
         "the chunks come in the wrong order",
         "the state fades too fast",
     ),
-    cause=0,
-    shows=Prompt(
+    correct_cause=0,
+    failing_prompt=ExhibitPrompt(
         "This is the diary of Nora from Berlin . Nora swam in the river . Nora likes the pie in "
         "Berlin . Nora walked to the library in Berlin . A bird slept in the market ."
     ),
-    hides=Prompt(SHORT),
+    passing_prompt=ExhibitPrompt(SHORT),
 )
-def chunk_begins_with_an_empty_state(runner: Runner, prompt: Prompt, shipped: bool) -> None:
+def bug_chunk_starts_with_empty_state(runner: Runner, prompt: ExhibitPrompt, with_bug: bool) -> None:
     cache = StateCache(runner.model.config)
     positions, state = cache.positions, cache.state
     lengths: list[int] = []  # tokens of each pass
@@ -258,38 +263,40 @@ def chunk_begins_with_an_empty_state(runner: Runner, prompt: Prompt, shipped: bo
         lengths.append(T)
         return positions(T)
 
-    if shipped:
+    if with_bug:
         vars(cache).update(
             positions=noting_positions,
             state=lambda layer: cache.initial_state() if lengths[-1] > 1 else state(layer),
         )
-    runner.reply(runner.ids(prompt.text), cache, CHUNK)
+    runner.generate_reply(runner.encode(prompt.text), cache, CHUNK_SIZE)
 
 
-@exhibit(
-    model="hybrid",
-    reported="huggingface/transformers #49036",
-    users="with drafts other words than without, though drafts should change none",
+@register_exhibit(
+    model_name="hybrid",
+    issue="huggingface/transformers #49036",
+    symptom="with drafts other words than without, though drafts should change none",
     causes=(
         "rejected drafts are said all the same",
         "the rows are taken back and the state is not",
         "one row too many is taken back",
     ),
-    cause=1,
-    shows=Prompt(MIA, "cold . Signed by Ines from Paris .", "rejected draft"),
-    hides=Prompt(MIA),
+    correct_cause=1,
+    failing_prompt=ExhibitPrompt(MIA, "cold . Signed by Ines from Paris .", "rejected draft"),
+    passing_prompt=ExhibitPrompt(MIA),
 )
-def state_is_not_rewound(runner: Runner, prompt: Prompt, shipped: bool) -> None:
+def bug_state_not_rolled_back(runner: Runner, prompt: ExhibitPrompt, with_bug: bool) -> None:
     cache = StateCache(runner.model.config)
 
     def draft(n: int) -> None:
         before = cache.snapshot()
-        if n == 1 and prompt.before:
-            run(runner.model, torch.tensor([runner.ids(prompt.before)]), cache)  # a draft that is rejected
-        if shipped:
+        if n == 1 and prompt.other_request:
+            run(
+                runner.model, torch.tensor([runner.encode(prompt.other_request)]), cache
+            )  # a draft that is rejected
+        if with_bug:
             cache.length = before.length
         else:
             cache.restore(before)
 
     runner.before_step = draft
-    runner.reply(runner.ids(prompt.text), cache)
+    runner.generate_reply(runner.encode(prompt.text), cache)

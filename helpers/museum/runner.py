@@ -1,4 +1,4 @@
-"""Runs an exhibit's prompt with a decoder and writes its trace, even if the cache is wrong."""
+"""Run an exhibit's prompt with a decoder, and record a trace even if the cache is wrong."""
 
 from __future__ import annotations
 
@@ -30,48 +30,50 @@ from helpers.trace import (
 )
 
 Hook = Callable[..., None]
-Repair = Callable[..., Any] | None
+MaskFunction = Callable[[int, int, int], Any]
 
 
-class Prompt(NamedTuple):
-    """A prompt, and the text of another request, with the time at which it runs."""
+class ExhibitPrompt(NamedTuple):
+    """A prompt, and the text of another request with a phrase that says when this request runs."""
 
     text: str
-    before: str = ""
-    when: str = "before it"
+    other_request: str = ""
+    other_runs: str = "before it"
 
 
 class Runner:
-    """Runs passes, and records what each token attended to and each head's contexts; it checks nothing.
+    """Runs passes, and records attention weights and contexts without checking anything.
 
-    A `Recorder` counts KV entries, and raises for passes with other entries, layers with other masks, and
-    layers without attention: for most of the museum. Here a token is named by its place in the text, whatever
-    position the cache gives it, and a KV entry by its column.
+    A `Recorder` would raise errors for most exhibits: for wrong KV entries, different masks in different
+    layers, and layers without attention. Here a token is identified by its index in the text, whatever
+    position the cache gives it, and a KV entry by its column in the mask.
 
     Args:
         model: the model that answers.
         tokenizer: its tokenizer.
-        n: tokens of the reply.
-        forced: ids of the reply, so that two runs with the same words can be compared; without them the most
-            likely token is chosen.
-        repair: a reader's function, for an exhibit that asks for one.
+        n_tokens: maximum number of tokens in the reply.
+        forced_ids: token ids of the reply, so that two runs of the same words can be compared. Without them,
+            the most probable token is chosen.
+        mask_function: a reader's function that returns the mask for (T, length, pads), or None.
 
     Attributes:
-        output_ids: the reply so far.
-        logits: the logits of each of its tokens, (V,).
-        trace: the trace of the passes, for `compare`.
-        before_step: is called before each step with the number of new tokens, to run other requests.
+        output_ids: the token ids of the reply so far.
+        logits: for each token of the reply, the logits from which it was chosen, (V,).
+        trace: the trace of all passes, for `compare`.
+        before_step: a function called before each decode step with the number of tokens in the reply so far;
+            used to run other requests.
     """
 
     def __init__(
         self,
         model: Transformer,
         tokenizer: Tokenizer,
-        n: int,
-        forced: Sequence[int] = (),
-        repair: Repair = None,
+        n_tokens: int,
+        forced_ids: Sequence[int] = (),
+        mask_function: MaskFunction | None = None,
     ) -> None:
-        self.model, self.tokenizer, self.n, self.forced, self.repair = model, tokenizer, n, forced, repair
+        self.model, self.tokenizer = model, tokenizer
+        self.n_tokens, self.forced_ids, self.mask_function = n_tokens, forced_ids, mask_function
         self.selection, self.tokens = token_selection(model, tokenizer), TokenSequence(0, [])
         layers, heads = range(model.config.n_layers), range(model.config.n_heads)
         recorded = [(layer, head) for layer in layers for head in heads]
@@ -81,53 +83,55 @@ class Runner:
         self.before_step: Callable[[int], None] = lambda n: None
         self.n_computed = 0
 
-    def ids(self, text: str) -> list[int]:
-        """Return the ids of a text."""
+    def encode(self, text: str) -> list[int]:
+        """Return the token ids of a text."""
         return self.tokenizer.encode(text)
 
     @property
-    def text(self) -> str:
+    def reply_text(self) -> str:
         """The reply as text."""
         return " ".join(self.tokenizer.words(self.output_ids))
 
-    def reply(self, ids: Sequence[int], cache: Cache | None, chunk: int = 2048, n_cached: int = 0) -> None:
-        """Run a prompt in chunks, and then one step for each further token of the reply.
+    def generate_reply(
+        self, ids: Sequence[int], cache: Cache | None, chunk: int = 2048, n_cached: int = 0
+    ) -> None:
+        """Run a prompt in chunks, then one decode step for each further token of the reply.
 
         Args:
-            ids: the whole prompt.
-            cache: the cache of all passes; with None, each pass runs the whole text again.
+            ids: the token ids of the whole prompt.
+            cache: the cache of all passes. With None, each pass runs the whole text again.
             chunk: maximum number of tokens in a pass.
-            n_cached: tokens of the prompt whose KV entries are in the cache.
+            n_cached: number of tokens at the start of the prompt whose KV entries are already in the cache.
         """
         self.tokens.tokens += prompt_tokens(self.model.config.vocab_size, ids, self.tokenizer)
         self.tokens.prompt, self.n_computed, text = len(ids), n_cached, [*ids]
         for start in range(n_cached, len(text), chunk):
-            logits = self.run(text[: start + chunk], cache)
-        while self.choose(logits):
+            logits = self.run_pass(text[: start + chunk], cache)
+        while self.append_token(logits):
             self.before_step(len(self.output_ids))
             text.append(self.output_ids[-1])
-            logits = self.run(text, cache)
+            logits = self.run_pass(text, cache)
 
-    def run(self, text: Sequence[int], cache: Cache | None) -> Tensor:
-        """Run the new tokens of a text, or all of it without a cache; return the last logits, (V,)."""
-        new = range(self.n_computed, len(text))
+    def run_pass(self, ids: Sequence[int], cache: Cache | None) -> Tensor:
+        """Run the new tokens of `ids`, or all without a cache. Return the last token's logits, (V,)."""
+        new = range(self.n_computed, len(ids))
         part = Part(0, ranges_of_indices(new), [], [], [], (0, 0), [], None, {}, [])
         phase = "decode" if new.start >= self.tokens.prompt else "prefill"
-        ids = text if cache is None else text[new.start :]
+        inputs = [*ids] if cache is None else [*ids[new.start :]]
         with ExitStack() as hooks:
             for layer, block in enumerate(self.model.layers):
                 attention = block.get_submodule("self_attn")
                 output = attention.get_submodule("o_proj")
-                hooks.enter_context(output.register_forward_pre_hook(self.keep_contexts(part, layer, new)))
+                hooks.enter_context(output.register_forward_pre_hook(self.context_hook(part, layer, new)))
                 for core in filter(lambda module: isinstance(module, Core), attention.modules()):
-                    hooks.enter_context(core.register_forward_hook(self.keep_weights(part, layer, new)))
-            logits = run(self.model, torch.tensor([[*ids]]), cache or self.model.new_cache())[0]
+                    hooks.enter_context(core.register_forward_hook(self.weights_hook(part, layer, new)))
+            logits = run(self.model, torch.tensor([inputs]), cache or self.model.new_cache())[0]
         self.trace.runs[0].passes.append(Pass(phase, [part], [], {}))
         self.n_computed = new.stop
         return logits
 
-    def keep_contexts(self, part: Part, layer: int, new: range) -> Hook:
-        """Return a hook that records the context of each head of a layer, for the new tokens."""
+    def context_hook(self, part: Part, layer: int, new: range) -> Hook:
+        """Return a hook that records the contexts of the new tokens in each head of a layer."""
 
         def hook(module: Any, args: tuple[Tensor, ...]) -> None:
             contexts = as_array(args[0][0, -len(new) :]).reshape(len(new), self.trace.model.n_heads, -1)
@@ -136,8 +140,8 @@ class Runner:
 
         return hook
 
-    def keep_weights(self, part: Part, layer: int, new: range) -> Hook:
-        """Return a hook that records which KV entries the new tokens attend to, and with which weights."""
+    def weights_hook(self, part: Part, layer: int, new: range) -> Hook:
+        """Return a hook that records which KV entries the new tokens may attend to, and their weights."""
 
         def hook(core: Any, args: tuple[Tensor, ...], contexts: Tensor) -> None:
             q, k, _, mask = map(as_array, args)
@@ -153,13 +157,16 @@ class Runner:
 
         return hook
 
-    def choose(self, logits: Tensor) -> bool:
-        """Choose the next token of the reply; return whether the reply continues."""
-        chosen = self.forced[len(self.output_ids)] if self.forced else int(logits.argmax())
+    def append_token(self, logits: Tensor) -> bool:
+        """Append the next token to the reply, and return whether the reply continues."""
+        chosen = self.forced_ids[len(self.output_ids)] if self.forced_ids else int(logits.argmax())
         top = self.selection.top_candidates(to_numpy(logits[None]), chosen)
         place, [out] = len(self.tokens.tokens), [self.trace.runs[0].passes[-1].parts[0].out]
         out.append(Output(place - 1, top, place, self.selection.method))
         self.tokens.tokens.append(self.selection.generated_token(chosen, place))
         self.output_ids.append(chosen)
         self.logits.append(logits)
-        return len(self.output_ids) < (len(self.forced) or self.n) and chosen not in self.model.config.eos_ids
+        return (
+            len(self.output_ids) < (len(self.forced_ids) or self.n_tokens)
+            and chosen not in self.model.config.eos_ids
+        )

@@ -38,35 +38,42 @@ def fingerprint_grids(fingerprints: Mapping[str, Fingerprint], title: str = "Fin
         sheet.disc(25, 75, 6, "paper", "key", 2.2)
         sheet.note(37, 75, "the first difference")
         across = 2 if sheet.narrow else 4 if len(fingerprints) > 3 else len(fingerprints)
-        wide, n_layers = (sheet.width - 18) / across, max(len(one.ink) for one in fingerprints.values())
-        size = min(CELL, (wide - 12) / max(one.ink.shape[1] for one in fingerprints.values()))
+        wide, n_layers = (
+            (sheet.width - 18) / across,
+            max(len(one.max_difference) for one in fingerprints.values()),
+        )
+        size = min(CELL, (wide - 12) / max(one.max_difference.shape[1] for one in fingerprints.values()))
         for n, (name, one) in enumerate(fingerprints.items()):
             x, y = 18 + wide * (n % across), 103 + (n_layers * size + 64) * (n // across)
             sheet.text(x, y, name, bold=True)
             _grid(sheet, x, y + 16, size, one)
-            place = f"pass {one.first[0] + 1}, layer {one.first[1] + 1}" if one.first else "no ring"
+            place = (
+                f"pass {one.first_difference[0] + 1}, layer {one.first_difference[1] + 1}"
+                if one.first_difference
+                else "no ring"
+            )
             sheet.note(x, y + 30 + n_layers * size, place)
 
     return Picture(draw, " ".join(f"{name}: {_said(one)}." for name, one in fingerprints.items()))
 
 
 def _grid(sheet: Sheet, x: float, y: float, size: float, one: Fingerprint) -> None:
-    n_layers, passes = one.ink.shape
+    n_layers, passes = one.max_difference.shape
     sheet.box(x, y, size * passes - 1, size * n_layers - 1, fill="panel", radius=0)
-    for (layer, number), off in np.ndenumerate(one.ink):
+    for (layer, number), off in np.ndenumerate(one.max_difference):
         left, top = x + size * number, y + size * layer
         if off > 1e-4:  # a square root, so that a hundredth can still be seen
             sheet.box(left, top, size - 1, size - 1, fill="query", radius=0, opacity=min(1.0, off**0.5))
-    if one.first:
-        number, layer = one.first[:2]
+    if one.first_difference:
+        number, layer = one.first_difference[:2]
         middle = x + size * (number + 0.5) - 0.5, y + size * (layer + 0.5) - 0.5
         sheet.disc(*middle, 6, "paper", "key", 2.2)
 
 
 def _said(one: Fingerprint) -> str:
-    shape = f"{pluralize(one.ink.shape[1], 'pass')}, {pluralize(len(one.ink), 'layer')}"
-    if not one.first:
+    shape = f"{pluralize(one.max_difference.shape[1], 'pass')}, {pluralize(len(one.max_difference), 'layer')}"
+    if not one.first_difference:
         return f"{shape}, no more than rounding"
-    number, layer, head, token = (n + 1 for n in one.first)
-    spread = f"{np.mean(one.ink > 1e-3):.0%} of the cells differ"
+    number, layer, head, token = (n + 1 for n in one.first_difference)
+    spread = f"{np.mean(one.max_difference > 1e-3):.0%} of the cells differ"
     return f"{shape}, first in pass {number}, layer {layer}, head {head}, token {token}; {spread}"
