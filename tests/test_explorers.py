@@ -69,42 +69,46 @@ def test_every_excluded_word_has_a_reason(
         explorer.setting_excluding_each_word(**setting),
     )
     assert [reason is None for reason in why] == [p > 0 for p in after]
-    html = explorer.draw(**setting)
+    html = explorer.picture_html(**setting)
     assert html.count("→ out") == sum(reason is not None for reason in why)
     for p in after:
         assert not p or percent(p) in unescape(plain(html))
-    assert f"{int((after > 0).sum())} of {len(logits)} words" in explorer.say(**setting)
+    assert f"{int((after > 0).sum())} of {len(logits)} words" in explorer.sentence_html(**setting)
 
 
 def test_next_word_shows_before_and_after() -> None:
     explorer = toys()
-    html = plain(explorer.draw(temperature=0.5, top_k=2, top_p=1.0))
+    html = plain(explorer.picture_html(temperature=0.5, top_k=2, top_p=1.0))
     for row in ("nice 72.3% → 88.1%", "warm 26.6% → 11.9%", "delicious 0.2% → out", "0.9% → out"):
         assert row in html
     assert "top-k keeps the 2 largest" in html
-    output = plain(explorer.say(temperature=0.5, top_k=2, top_p=1.0))
+    output = plain(explorer.sentence_html(temperature=0.5, top_k=2, top_p=1.0))
     assert "2 of 4 words can be drawn; nice goes from 72.3% to 88.1%" in output
-    assert "the model's own" in explorer.say(temperature=1.0, top_k=4, top_p=1.0)
-    assert "larger ones reach top-p 0.9" in explorer.draw(temperature=1.0, top_k=4, top_p=0.9)
+    assert "the model's own" in explorer.sentence_html(temperature=1.0, top_k=4, top_p=1.0)
+    assert "larger ones reach top-p 0.9" in explorer.picture_html(temperature=1.0, top_k=4, top_p=0.9)
 
 
 def test_hidden_words_are_summed_up() -> None:
     explorer = explorers.next_word(np.log([0.1, 0.2, 0.4, 0.3]), "abcd", n_shown=2)
-    assert "c 40.0% → 40.0% d 30.0% → 30.0% 2 others 30.0% → 30.0%" in plain(explorer.draw(**ALL))
-    assert "d 30.0% → 33.3% 2 others 30.0% → 22.2%" in plain(explorer.draw(**ALL | {"top_k": 3}))
-    assert "2 others 30.0% → out top-k keeps the 2 largest" in plain(explorer.draw(**ALL | {"top_k": 2}))
-    assert "3 of 4 words can be drawn" in explorer.say(**ALL | {"top_k": 3})
+    assert "c 40.0% → 40.0% d 30.0% → 30.0% 2 others 30.0% → 30.0%" in plain(explorer.picture_html(**ALL))
+    assert "d 30.0% → 33.3% 2 others 30.0% → 22.2%" in plain(explorer.picture_html(**ALL | {"top_k": 3}))
+    assert "2 others 30.0% → out top-k keeps the 2 largest" in plain(
+        explorer.picture_html(**ALL | {"top_k": 2})
+    )
+    assert "3 of 4 words can be drawn" in explorer.sentence_html(**ALL | {"top_k": 3})
 
 
 def test_draws_depend_only_on_settings() -> None:
-    one, again = (toys().draw(temperature=1.0, top_k=4, top_p=1.0) for _ in range(2))
+    one, again = (toys().picture_html(temperature=1.0, top_k=4, top_p=1.0) for _ in range(2))
     assert one == again
     assert sum(map(int, re.findall(r" (\d+)", one.split("seed 0:")[1].split("<")[0]))) == 20
 
 
 def test_words_are_escaped() -> None:
     explorer = explorers.next_word([2.0, 1.0], [EVIL, "</td><script>"])
-    shown = explorer.draw(temperature=1.0, top_k=1, top_p=1.0) + explorer.say(temperature=0.5)
+    shown = explorer.picture_html(temperature=1.0, top_k=1, top_p=1.0) + explorer.sentence_html(
+        temperature=0.5
+    )
     for html in (shown, explorer.still().caption_html()):
         assert "<img" not in html
         assert "<script" not in html
@@ -153,10 +157,10 @@ def test_three_outputs_are_reproducible(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_picture_matches_the_initial_live_form() -> None:
     explorer = toys()
-    still, settings = explorer.still(), {name: knob.value for name, knob in explorer.knobs().items()}
-    figure, grid = still.figure(), explorer.grid(**settings)
+    still, settings = explorer.still(), {name: knob.value for name, knob in explorer.controls().items()}
+    figure, grid = still.figure(), explorer.picture(**settings)
     assert misplaced(figure) == []
-    drawn, shown = " ".join(written(figure)), unescape(plain(explorer.draw(**settings)))
+    drawn, shown = " ".join(written(figure)), unescape(plain(explorer.picture_html(**settings)))
     for row in grid.rows:
         for text in (row.word, row.change_text):
             assert text in drawn
@@ -165,5 +169,7 @@ def test_picture_matches_the_initial_live_form() -> None:
     shares = [row.probability_after for row in grid.rows if row.probability_after]
     assert len(wide) == len(shares)
     assert min(wide) / max(wide) == pytest.approx(min(shares) / max(shares), abs=0.01)
-    assert unescape(plain(explorer.say(**settings))).replace(" .", ".") in unescape(still.numbers)
+    assert unescape(plain(explorer.sentence_html(**settings))).replace(" .", ".") in unescape(
+        still.sentences_html
+    )
     assert re.findall(r"<(\w+)", still.caption_html()) == ["p"] * 3 + ["details", "summary"]

@@ -21,11 +21,11 @@ def fake_turns(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[str], float])
     """
     calls: list[tuple[int, Any]] = []
 
-    def in_turns(tasks: dict[str, Callable[[], object]], turns: int, **_: object) -> dict[str, Timing]:
+    def time_in_turns(tasks: dict[str, Callable[[], object]], turns: int, **_: object) -> dict[str, Timing]:
         calls.extend((turns, task()) for task in tasks.values())
         return {name: Timing((10 * seconds(name), seconds(name), 10 * seconds(name))) for name in tasks}
 
-    monkeypatch.setattr(machine, "in_turns", in_turns)
+    monkeypatch.setattr(machine, "time_in_turns", time_in_turns)
     return calls
 
 
@@ -41,11 +41,11 @@ def test_probes_read_the_whole_buffer() -> None:
     for nbytes in (2**12, 10_000, 2**27):
         probes = machine.read_probes(nbytes)
         n, rounds = nbytes // 8 * 2, max(1, 2**26 // nbytes)
-        assert probes["sum"][0]().tolist() == [n] * rounds
+        assert probes["sum"].task().tolist() == [n] * rounds
         as_float64 = torch.ones(n).view(torch.float64).sum()
-        torch.testing.assert_close(probes["sum in float64"][0](), as_float64.expand(rounds))
-        assert probes["maximum"][0]().shape == (rounds,)
-        assert probes["copy"][0]().shape == (n // 2,)
+        torch.testing.assert_close(probes["sum in float64"].task(), as_float64.expand(rounds))
+        assert probes["maximum"].task().shape == (rounds,)
+        assert probes["copy"].task().shape == (n // 2,)
         task, moved = probes[machine.ONE_TOKEN]
         width = min(n, 1024)
         assert task().tolist() == [[float(width)] * (n // width)]

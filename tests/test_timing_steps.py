@@ -26,10 +26,10 @@ class NumberTokenizer:
         return [str(n) for n in ids]
 
 
-def test_pause_and_step_times_each_prompt() -> None:
-    ms = steps.pause_and_step(MODEL, [2, 30], turns=1)
-    assert [len(ms[name]) for name in ("pause", "step")] == [2, 2]
-    assert min(ms["pause"] + ms["step"]) > 0
+def test_prefill_and_step_are_timed_for_each_prompt() -> None:
+    ms = steps.time_prefill_and_step(MODEL, [2, 30], turns=1)
+    assert [len(ms.prefill), len(ms.step)] == [2, 2]
+    assert min(ms.prefill + ms.step) > 0
 
 
 def test_fastest_ms_ignores_the_first_call_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,8 +61,8 @@ def test_the_rest_and_copies_complete_a_ledgers_bars() -> None:
 
 def test_each_part_is_timed_and_hooks_are_removed() -> None:
     seconds = dict.fromkeys(steps.PARTS, 0.0)
-    step = steps.step_after(MODEL, 5)
-    with pytest.raises(ValueError, match="token"), steps.part_timers(MODEL, seconds):  # noqa: PT012
+    step = steps.decode_step_task(MODEL, 5)
+    with pytest.raises(ValueError, match="token"), steps.accumulate_part_seconds(MODEL, seconds):  # noqa: PT012
         step()
         MODEL(torch.tensor([[10**6]]))
     assert min(seconds.values()) > 0

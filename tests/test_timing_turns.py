@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from helpers.timing import calls_per_turn, in_turns, seconds_per_call
+from helpers.timing import calls_per_turn, seconds_per_call, time_in_turns
 
 
 def test_tasks_are_called_in_turns() -> None:
@@ -18,7 +18,7 @@ def test_tasks_are_called_in_turns() -> None:
         nonlocal called
         called += letter
 
-    timings = in_turns({"a": lambda: note("a"), "b": lambda: note("b")}, turns=3, min_seconds=0)
+    timings = time_in_turns({"a": lambda: note("a"), "b": lambda: note("b")}, turns=3, min_seconds=0)
     assert called == "ab" + "ababab"  # once each to warm up
     assert [len(timing.seconds) for timing in timings.values()] == [3, 3]
 
@@ -52,7 +52,7 @@ def test_a_turn_ends_early_on_a_busy_machine(sleep: Callable[[float], None]) -> 
         calls.append(1)
         sleep(next(waits))
 
-    assert in_turns({"task": task}, turns=2, min_seconds=2**-5)["task"].seconds[1] == 1.0
+    assert time_in_turns({"task": task}, turns=2, min_seconds=2**-5)["task"].seconds[1] == 1.0
     assert len(calls) < 70
 
 
@@ -68,7 +68,7 @@ def test_the_garbage_collector_is_off_and_then_restored(collecting: bool) -> Non
     try:
         gc.enable() if collecting else gc.disable()
         with pytest.raises(RuntimeError, match="stop"):
-            in_turns({"task": task}, min_seconds=0)
+            time_in_turns({"task": task}, min_seconds=0)
         assert gc.isenabled() == collecting
     finally:
         gc.enable()

@@ -37,8 +37,8 @@ from helpers.model.generate import run
 from helpers.model.kinds import make_model
 from helpers.model.load.config import read_config
 from helpers.model.transformer import Transformer
-from helpers.timing import in_turns
-from helpers.timing.steps import repeatable
+from helpers.timing import time_in_turns
+from helpers.timing.steps import repeatable_pass
 from tools import launch
 
 USERS, TOKENS = tuple(2**n for n in range(10)), (500, 1000, 2000, 4000, 8000, 16_000, 32_000)
@@ -72,7 +72,7 @@ def fastest(task: Any) -> float:
     A call ends when the device has finished its work.
     """
     wait = torch.cuda.synchronize if DEVICE == "cuda" else int
-    return in_turns({"task": lambda: (task(), wait())}, turns=5)["task"].best
+    return time_in_turns({"task": lambda: (task(), wait())}, turns=5)["task"].best
 
 
 def measured(dtype: torch.dtype) -> Roof:
@@ -90,7 +90,7 @@ def step_ms(model: Transformer, users: int, tokens: int) -> float:
         stored.normal_()
     cache.advance(tokens)
     newest = torch.zeros(users, 1, dtype=torch.int64, device=DEVICE)
-    return 1000 * fastest(repeatable(cache, partial(run, model, newest, cache)))
+    return 1000 * fastest(repeatable_pass(cache, partial(run, model, newest, cache)))
 
 
 def record(config: ModelConfig, dtype: torch.dtype, speeds: Limits, capacity: float) -> list[dict[str, Any]]:

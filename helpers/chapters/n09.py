@@ -17,7 +17,7 @@ from helpers.drawing.words import LARGE, SMALL, pluralize, printable, text_width
 from helpers.model.cache import GrowingCache, StaticCache
 from helpers.model.generate import generate, prefill
 from helpers.model.transformer import Transformer
-from helpers.timing.steps import PARTS, fastest_ms, fastest_part_ms, step_after
+from helpers.timing.steps import PARTS, decode_step_task, fastest_ms, fastest_part_ms
 from helpers.tokenizer import Tokenizer
 
 
@@ -56,8 +56,8 @@ def ledger_of_step(
         turns: how often to measure; the fastest call counts.
     """
     short, *_, long = lengths
-    parts = fastest_part_ms(model, {n: step_after(model, n) for n in (short, long)}, turns)
-    kinds = {kind: step_after(model, long, cache_class=kind) for kind in (StaticCache, GrowingCache)}
+    parts = fastest_part_ms(model, {n: decode_step_task(model, n) for n in (short, long)}, turns)
+    kinds = {kind: decode_step_task(model, long, cache_class=kind) for kind in (StaticCache, GrowingCache)}
     static, growing = fastest_ms(kinds, turns).values()
     return Ledger({short: ms[0], long: ms[-1]}, parts, growing - static)
 

@@ -29,7 +29,7 @@ from helpers.model.fast import FastTransformer, NarrowLinear, quantize_weight, s
 from helpers.model.sizes import CONFIGS, narrow_config
 from helpers.model.transformer import Transformer
 from helpers.timing import count_operators, machine
-from helpers.timing.steps import fastest_ms, fastest_part_ms, step_after
+from helpers.timing.steps import decode_step_task, fastest_ms, fastest_part_ms
 from helpers.timing.turns import Task
 
 RECORDED = Path(__file__).parent / "data" / "ladder.json"
@@ -51,7 +51,7 @@ def launch_overhead() -> float:
     It is the slope of step time against the number of operators, for four models of 1 to 16 layers that are
     so narrow that their steps consist almost entirely of launches.
     """
-    steps = [step_after(Transformer(narrow_config(layers)), TOKENS) for layers in (1, 4, 8, 16)]
+    steps = [decode_step_task(Transformer(narrow_config(layers)), TOKENS) for layers in (1, 4, 8, 16)]
     return machine.measure_launch_overhead(steps)
 
 
@@ -241,7 +241,7 @@ def cores_of(way: str, cores: int) -> int:
 
 
 def _step(model: Transformer | FastTransformer, way: str, cores: int) -> Task:
-    step = step_after(model, TOKENS)
+    step = decode_step_task(model, TOKENS)
 
     def run() -> None:
         if isinstance(model, FastTransformer):

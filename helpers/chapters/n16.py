@@ -19,7 +19,7 @@ from helpers.cost.models import CARDS, MODELS
 from helpers.cost.service import Service
 from helpers.cost.step import step_time
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.explorer import Explorer, knob, pick
+from helpers.drawing.explorer import Explorer, labelled_widget, number_slider
 from helpers.drawing.words import SMALL, pluralize, printable, require, shorten
 from helpers.plots.measured import line_chart
 from helpers.serve import fleet
@@ -224,14 +224,14 @@ class Map(Explorer):
     def __init__(self, service: Service, ttft_slo: float) -> None:
         self.service, self.ttft_slo = service, ttft_slo
 
-    def knobs(self) -> dict[str, Any]:
+    def controls(self) -> dict[str, Any]:
         one = self.service
         ways = [("processed again", False), ("found (notebook 17)", True)]
         return {
             "arrivals": choose("requests/s", (1, 2, 3, 4, 5), one.requests_per_second),
             "message": choose("new tokens", (100, 300, 1000, 3000), one.message),
             "reply": choose("reply tokens", (50, 100, 250, 500), one.reply),
-            "hits": knob("SelectionSlider", "earlier turns", options=ways, value=False),
+            "hits": labelled_widget("SelectionSlider", "earlier turns", options=ways, value=False),
             "first": choose("first word, ms", (100, 200, 300, 500, 1000, 2000), 1000 * self.ttft_slo),
             "gap": choose("between, ms", (10, 15, 20, 25, 40, 60), 1000 * one.itl_slo),
         }
@@ -247,13 +247,13 @@ class Map(Explorer):
         card = self.service.card.name
         return replace(self.service, card=card, message=message, reply=reply, chats_per_second=chats)
 
-    def grid(self, **settings: Any) -> Any:
+    def picture(self, **settings: Any) -> Any:
         service, hits = self.at(**settings), settings["hits"]
         waits = choices(service, settings["arrivals"], hits)
         return Choices(waits, (settings["first"], settings["gap"]), slots_that_fit(service, hits))
 
-    def say(self, **settings: Any) -> str:
-        found = self.grid(**settings)
+    def sentence_html(self, **settings: Any) -> str:
+        found = self.picture(**settings)
         service = self.at(**settings)
         tokens = service.message if settings["hits"] else service.context - service.reply // 2
         good = ", ".join(f"{slots} slots with {budget:,}" for slots, budget in sorted(found.fine))
@@ -265,7 +265,7 @@ class Map(Explorer):
 
 def choose(label: str, numbers: Sequence[float], first: float) -> Any:
     """Return a knob to choose from a few numbers, to which the initial value `first` is added."""
-    return pick(label, sorted({*numbers, round(first)}), round(first))  # type: ignore[arg-type]
+    return number_slider(label, sorted({*numbers, round(first)}), round(first))  # type: ignore[arg-type]
 
 
 def slots(runs: Mapping[str, Steps], n_slots: int) -> Picture:

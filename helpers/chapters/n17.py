@@ -16,7 +16,7 @@ from helpers.check.result import NotRightError, clip
 from helpers.cost.dated import DATED
 from helpers.cost.service import Service
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.explorer import Explorer, knob, pick
+from helpers.drawing.explorer import Explorer, labelled_widget, number_slider
 from helpers.drawing.words import SMALL, text_width
 
 Text = list[tuple[Hashable, int]]  # pieces of text, each a key that identifies its content, and its tokens
@@ -278,7 +278,7 @@ class YourClient(Explorer):
     def __init__(self, service: Service) -> None:
         self.service = service
 
-    def knobs(self) -> dict[str, Any]:
+    def controls(self) -> dict[str, Any]:
         """Return the knobs.
 
         The parts of the prompt are tags to drag, or a text field in ipywidgets 7, which has no tags.
@@ -292,9 +292,9 @@ class YourClient(Explorer):
         tools, thoughts = [("same order", False), ("shuffled", True)], [("kept", False), ("left out", True)]
         return {
             "parts": order,
-            "shortest": pick("shortest entry", (512, 1024, 4096), 512),
-            "shuffled": knob("SelectionSlider", "tools", options=tools, value=False),
-            "dropped": knob("SelectionSlider", "thoughts", options=thoughts, value=False),
+            "shortest": number_slider("shortest entry", (512, 1024, 4096), 512),
+            "shuffled": labelled_widget("SelectionSlider", "tools", options=tools, value=False),
+            "dropped": labelled_widget("SelectionSlider", "thoughts", options=thoughts, value=False),
         }
 
     def turns(self, parts: Sequence[str] | str, shortest: int, shuffled: bool, dropped: bool) -> list[Turn]:
@@ -312,7 +312,7 @@ class YourClient(Explorer):
         marked = tuple(BREAKPOINT if part == TAG else part for part in parts)
         return bill(Client(marked, shuffled, dropped), self.service, shortest)
 
-    def say(self, **settings: Any) -> str:
+    def sentence_html(self, **settings: Any) -> str:
         """Return a sentence with the cost, and with the tokens that an engine would process, or an error."""
         try:
             turns = self.turns(**settings)
@@ -324,7 +324,7 @@ class YourClient(Explorer):
             f"{uncached(turns):,.0f}. An engine of your own processes {processed(turns):,} of {total:,}."
         )
 
-    def grid(self, **settings: Any) -> Any:
+    def picture(self, **settings: Any) -> Any:
         """Return the drawing of the turns; if the settings are invalid, that of the default client."""
         note = "Drag parts, take them out, or type them: " + ", ".join([*PARTS, TAG]) + "."
         try:

@@ -19,8 +19,8 @@ from helpers.model.generate import generate, prefill
 from helpers.model.speculate import Drafter, EarlyExit, Speculation, speculate
 from helpers.model.transformer import Transformer
 from helpers.plots.measured import line_chart
-from helpers.timing.steps import repeatable
-from helpers.timing.turns import Task, in_turns
+from helpers.timing.steps import repeatable_pass
+from helpers.timing.turns import Task, time_in_turns
 
 BAR, WIDEST = 24, 120  # px: height of a bar, maximum width of a word's column
 
@@ -176,7 +176,7 @@ def pass_of(model: Transformer, T: int, context: int = 64) -> Task:
     tokens = torch.ones(1, context + T, dtype=torch.int64)
     prefill(model, tokens[:, :context], cache)
 
-    return repeatable(cache, torch.inference_mode()(partial(model, tokens[:, context:], cache)))
+    return repeatable_pass(cache, torch.inference_mode()(partial(model, tokens[:, context:], cache)))
 
 
 class Drafted(NamedTuple):
@@ -239,7 +239,7 @@ def timed_rounds(
     passes |= {
         name: pass_of(one.draft_model, 1) for name, one in drafters.items() if isinstance(one, EarlyExit)
     }
-    best = {name: timing.best for name, timing in in_turns(passes, turns=200, min_seconds=0).items()}
+    best = {name: timing.best for name, timing in time_in_turns(passes, turns=200, min_seconds=0).items()}
     word, found = best["1 words"], {}
     longer = [best[f"{T} words"] / word for T in lengths]
     for name, (_, k) in ways.items():

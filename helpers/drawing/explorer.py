@@ -1,16 +1,18 @@
-"""The base class of explorers: controls and a picture, a reset button, a still picture, and accessibility."""
+"""The base class of explorers: controls, a reset button, a picture, and a still picture."""
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import anywidget
 import ipywidgets as widgets  # type: ignore[import-untyped]
 
+from helpers.drawing.canvas import Sheet
 from helpers.drawing.palette import PALETTE
 from helpers.drawing.still import Still
 
@@ -75,61 +77,87 @@ export default { render };
 
 
 class Accessibility(anywidget.AnyWidget):
-    """An invisible widget that makes the widgets next to it accessible. See ACCESSIBILITY."""
+    """An invisible widget that makes the widgets next to it accessible; see ACCESSIBILITY."""
 
     _esm = ACCESSIBILITY
 
 
-class Explorer:
-    """Controls with a picture in HTML below them. A subclass defines the controls and draws the picture.
+class ExplorerPicture(Protocol):
+    """What an explorer shows for some settings."""
 
-    As the last expression of a cell, it shows a picture of the initial settings and its numbers. While a
-    kernel runs, it shows the live widget instead.
+    @property
+    def note(self) -> str:
+        """A note below the picture, in HTML."""
+
+    def html(self) -> str:
+        """Return the picture and the note as HTML."""
+
+    def draw(self, sheet: Sheet) -> None:
+        """Draw the picture on a sheet."""
+
+    def in_words(self) -> str:
+        """Return the content of the picture as plain text."""
+
+
+class Explorer(ABC):
+    """Controls with a picture below them. A subclass defines the controls and the picture.
+
+    As the last expression of a cell, an explorer shows a picture of its initial settings and the numbers of
+    this picture. While a kernel runs, it shows the live widget instead.
     """
 
     title: str
-    knobs: Callable[[], dict[str, Any]]  # returns the controls, ipywidgets, by the name of their setting
-    say: Callable[..., str]  # returns one sentence, in HTML, on what these settings do
-    grid: Callable[..., Any]  # returns the picture for these settings: html, draw, in_words and a note
 
-    def draw(self, **settings: Any) -> str:
+    @abstractmethod
+    def controls(self) -> dict[str, Any]:
+        """Return the controls, which are widgets of ipywidgets, by the name of their setting."""
+
+    @abstractmethod
+    def sentence_html(self, **settings: Any) -> str:
+        """Return one sentence, in HTML, about the effect of these settings."""
+
+    @abstractmethod
+    def picture(self, **settings: Any) -> ExplorerPicture:
+        """Return the picture for these settings."""
+
+    def picture_html(self, **settings: Any) -> str:
         """Return the picture for these settings as HTML."""
-        return self.grid(**settings).html()
+        return self.picture(**settings).html()
 
     def still(self) -> Still:
         """Return the picture of the initial settings, for readers without a kernel."""
-        knobs = self.knobs()
-        settings = {name: knob.value for name, knob in knobs.items()}
-        chosen = "; ".join(f"{knob.description}: {_shown(knob)}" for knob in knobs.values())
-        bars = self.grid(**settings)
-        sentence = [f"Set to {chosen}.", _plain(self.say(**settings)), _plain(bars.note)]
+        controls = self.controls()
+        settings = {name: control.value for name, control in controls.items()}
+        chosen = "; ".join(f"{control.description}: {_shown(control)}" for control in controls.values())
+        bars = self.picture(**settings)
+        sentence = [f"Set to {chosen}.", _plain(self.sentence_html(**settings)), _plain(bars.note)]
         return Still(bars.draw, bars.in_words(), sentence)
 
     @cached_property
     def widget(self) -> Any:
         """The live widget, created on first use: controls, a reset button, the sentence and the picture."""
-        knobs = self.knobs()
-        start = {name: knob.value for name, knob in knobs.items()}
+        controls = self.controls()
+        start = {name: control.value for name, control in controls.items()}
         whole = widgets.Layout(width="100%", margin="0")
         output, picture = widgets.HTML(layout=whole), widgets.HTML(layout=whole)
         output.add_class("wid-said")
         reset = widgets.Button(description="Reset", tooltip="Back to the first settings")
 
         def redraw(_: Any = None) -> None:
-            settings = {name: knob.value for name, knob in knobs.items()}
-            output.value = f'<div class="wid-explorer">{self.say(**settings)}</div>'
-            picture.value = f'{STYLE}<div class="wid-explorer">{self.draw(**settings)}</div>'
+            settings = {name: control.value for name, control in controls.items()}
+            output.value = f'<div class="wid-explorer">{self.sentence_html(**settings)}</div>'
+            picture.value = f'{STYLE}<div class="wid-explorer">{self.picture_html(**settings)}</div>'
 
         def back(_: Any) -> None:
-            for name, knob in knobs.items():
-                knob.value = start[name]
+            for name, control in controls.items():
+                control.value = start[name]
 
-        for knob in knobs.values():
-            knob.observe(redraw, names="value")
+        for control in controls.values():
+            control.observe(redraw, names="value")
         reset.on_click(back)
         redraw()
         hidden = Accessibility(layout=widgets.Layout(display="none"))
-        parts = [*knobs.values(), reset, output, picture, hidden]
+        parts = [*controls.values(), reset, output, picture, hidden]
         box = widgets.VBox(parts, layout=widgets.Layout(width="100%"))
         box.add_class("wid-knobs")
         return box
@@ -141,34 +169,37 @@ class Explorer:
         self.still().show(self.widget, repr(self))
 
 
-def knob(kind: str, label: str, **settings: Any) -> Any:
+def labelled_widget(class_name: str, label: str, **arguments: Any) -> Any:
     """Return a control of ipywidgets with a label, which is also its tooltip.
 
-    `kind` is the name of the control's class, such as "IntSlider"; `settings` are more arguments of the
-    class.
+    Args:
+        class_name: the name of the control's class, such as "IntSlider".
+        label: the label.
+        arguments: further arguments of the class.
     """
-    slider = getattr(widgets, kind)
+    slider = getattr(widgets, class_name)
     tooltip = "tooltip" if "tooltip" in slider.class_trait_names() else "description_tooltip"  # ipywidgets 7
     return slider(
         description=label,
         layout=widgets.Layout(width="100%", max_width="460px"),
         style={"description_width": "104px"},
         **{tooltip: label},
-        **settings,
+        **arguments,
     )
 
 
-def pick(label: str, options: Iterable[int], value: int) -> Any:
-    """Return a slider over a few whole numbers, shown with thousands separators."""
-    return knob("SelectionSlider", label, options=[(f"{x:,}", x) for x in options], value=value)
+def number_slider(label: str, options: Iterable[int], value: int) -> Any:
+    """Return a slider over a few whole numbers, which are shown with thousands separators."""
+    return labelled_widget("SelectionSlider", label, options=[(f"{x:,}", x) for x in options], value=value)
 
 
-def _shown(knob: Any) -> str:
+def _shown(control: Any) -> str:
     """Return a control's value as text, as the control shows it."""
-    if isinstance(knob.value, list | str):  # tags, or text that was typed
-        return knob.value if isinstance(knob.value, str) else " ".join(knob.value)
-    written = {value: text for text, value in getattr(knob, "options", ())}
-    return written[knob.value] if written else f"{knob.value:g}"
+    value = control.value
+    if isinstance(value, list | str):  # tags, or text that was typed
+        return value if isinstance(value, str) else " ".join(value)
+    labels = {option: text for text, option in getattr(control, "options", ())}
+    return labels[value] if labels else f"{value:g}"
 
 
 def _plain(text: str) -> str:

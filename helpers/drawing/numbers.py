@@ -1,4 +1,4 @@
-"""How figures, tables and checks write numbers. The views have functions of their own in `stepper.format`."""
+"""Format numbers for figures, tables and checks. The views use `stepper.format` instead."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 
 def format_number(x: Any, digits: int = 2) -> str:
-    """Write a number with at most `digits` decimals and no trailing zeros; anything else as text.
+    """Format a number with at most `digits` decimals and no trailing zeros.
+
+    Texts are returned unchanged; True becomes "yes", and False "·".
 
     >>> [format_number(x) for x in (12.5, 10.333, 9.0, 2e-8, float("nan"), float("-inf"), True)]
     ['12.5', '10.33', '9', '0', 'nan', '-inf', 'yes']
@@ -24,9 +26,9 @@ def format_number(x: Any, digits: int = 2) -> str:
 
 
 def format_digits(x: float, n: int = 3) -> str:
-    """Write a number with n significant digits, with commas and without an exponent: 0.0123, 39.1, 2,070.
+    """Format a number with n significant digits, with commas and without an exponent: 0.0123, 39.1, 2,070.
 
-    An int is written with all of its digits.
+    An int keeps all of its digits.
     """
     if isinstance(x, int):
         return f"{x:,}"

@@ -1,4 +1,4 @@
-"""Show a live widget, with a picture for when it cannot be shown.
+"""Show a live widget, or a picture where the widget cannot be shown.
 
 A cell has three outputs, only some of which are visible. A reader may open a notebook in four states: a fresh
 clone that was never run (JupyterLab does not trust it and shows no widget); after a run; saved and opened
@@ -24,17 +24,19 @@ _STYLE = f"""<style>
 
 
 def static_output(static_html: str) -> str:
-    """Return the second output of a cell: the HTML below the picture, and the style."""
+    """Return the second output of a cell: the style, and the HTML below the picture."""
     return f'{_STYLE}<div class="{STATIC}">{static_html}</div>'
 
 
-def show(png: bytes | None, about: dict[str, Any], static_html: str, widget: Any, text: str) -> None:
-    """Show the three outputs of a cell.
+def show_with_fallback(
+    png: bytes | None, metadata: dict[str, Any], static_html: str, widget: Any, text: str
+) -> None:
+    """Show the three outputs of a cell: a picture, static HTML, and a live widget.
 
     Args:
         png: the picture, or None.
-        about: the picture's metadata, by MIME type: its width and its text alternative.
-        static_html: what readers without a kernel see below the picture; HTML, already escaped.
+        metadata: the picture's width and text alternative, by MIME type.
+        static_html: the content below the picture for readers without a kernel, as escaped HTML.
         widget: the live widget, of ipywidgets or anywidget.
         text: the plain-text form, which must be the same in every run.
     """
@@ -42,7 +44,7 @@ def show(png: bytes | None, about: dict[str, Any], static_html: str, widget: Any
 
     widget.add_class(LIVE)
     picture = {"image/png": png} if png else {}
-    display({**picture, "text/plain": text}, metadata=about, raw=True)
+    display({**picture, "text/plain": text}, metadata=metadata, raw=True)
     display({"text/html": static_output(static_html), "text/plain": " "}, raw=True)
     view: dict[str, Any] = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
     display({"application/vnd.jupyter.widget-view+json": view, "text/html": " ", "text/plain": " "}, raw=True)

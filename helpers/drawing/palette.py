@@ -1,4 +1,4 @@
-"""All colours of pictures and views. Each has one meaning in the whole series, and a light and a dark form.
+"""All colours of pictures and views. Each colour has one meaning in the whole series, in two themes.
 
 Python and the views' JavaScript read the colours from `palette.json`.
 """
@@ -7,6 +7,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import NamedTuple
+
+
+class LightAndDark(NamedTuple):
+    """A colour in the light theme and in the dark theme, as "#rrggbb"."""
+
+    light: str
+    dark: str
+
 
 PATH = Path(__file__).with_suffix(".json")
 # Colours by theme, "light" and "dark"; "host" has the page's own variables, which take precedence.
@@ -14,6 +23,7 @@ THEMES: dict[str, dict[str, str]] = json.loads(PATH.read_text(encoding="utf-8"))
 _NAMES = {"bg": "paper", "q": "query", "k": "key", "v": "value", "gen": "generated"}
 _NAMES |= {"qf": "query fill", "kf": "key fill", "vf": "value fill", "gf": "generated fill"}
 
-PALETTE: dict[str, tuple[str, str]] = {
-    _NAMES.get(short, short): (light, THEMES["dark"][short]) for short, light in THEMES["light"].items()
+PALETTE: dict[str, LightAndDark] = {
+    _NAMES.get(short, short): LightAndDark(light, THEMES["dark"][short])
+    for short, light in THEMES["light"].items()
 }

@@ -1,4 +1,4 @@
-"""What readers without a kernel see instead of an explorer: a picture and, below it, its numbers as text."""
+"""The still picture that readers without a kernel see instead of an explorer, with its numbers as text."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Still:
         return draw_figure(self.draw, self.width, antialiased=False)
 
     @property
-    def numbers(self) -> str:
+    def sentences_html(self) -> str:
         """The sentences, as HTML paragraphs."""
         return "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.sentences)
 
     def caption_html(self) -> str:
         """Return the content below the picture as HTML: the sentences, and the folded text alternative."""
         fold = f"<summary>The picture in words</summary>{html.escape(self.alt)}"
-        return f'{self.numbers}<details style="font-size:90%">{fold}</details>'
+        return f'{self.sentences_html}<details style="font-size:90%">{fold}</details>'
 
     def show(self, widget: Any, text: str) -> None:
         """Show the outputs of a cell: the picture, the text below it, and the widget that replaces them.
@@ -46,4 +46,4 @@ class Still:
             text: the plain-text form, which must be the same in every run.
         """
         picture = {"image/png": {"width": self.width + 2 * EDGE, "alt": self.alt}}
-        outputs.show(figure_png(self.figure()), picture, self.caption_html(), widget, text)
+        outputs.show_with_fallback(figure_png(self.figure()), picture, self.caption_html(), widget, text)

@@ -15,9 +15,9 @@ from helpers.drawing import palette
 
 # The colours of the palette that figures use, and one fainter line.
 _USED = "ink", "soft", "line", "faint", "panel", "paper", "query", "key", "value", "generated"
-_COLOURS = palette.PALETTE | {"faint": ("#eaeef2", "#262d36")}
+_COLOURS = palette.PALETTE | {"faint": palette.LightAndDark("#eaeef2", "#262d36")}
 PALETTE = {
-    name: (to_hex(_COLOURS[name][0]), to_hex(_COLOURS[name][1]))
+    name: palette.LightAndDark(to_hex(_COLOURS[name].light), to_hex(_COLOURS[name].dark))
     for name in (*_USED, *(f"{kind} fill" for kind in _USED[6:]))
 }
 _VARIABLES = {light: f"var(--wid-{name.replace(' ', '-')})" for name, (light, _) in PALETTE.items()}

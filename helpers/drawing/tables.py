@@ -1,4 +1,4 @@
-"""Small tables of numbers that look the same in a notebook, on a terminal and in a test."""
+"""Small tables that look the same in a notebook, in a terminal and in a test."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ Cell = Any
 
 
 class Table:
-    """A table with a name for each row and column.
+    """A table of numbers or texts, with a name for each row and each column.
 
     Args:
-        rows: one list of cells for each row. Numbers are shown with few digits, True as "yes".
+        rows: the cells of each row. Numbers are shown with few digits, True as "yes", False as "·".
         index: the names of the rows.
         columns: the names of the columns.
         digits: maximum number of decimals.
-        corner: the heading of the column of row names, which says what the rows are.
+        corner: the heading of the column of row names.
 
     Raises:
-        ValueError: the numbers of names do not match the rows and cells.
+        ValueError: there is not one name for each row and each column.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""How tokens and sentences are written in a figure and in its text alternative."""
+"""Format tokens and phrases for a figure and its text alternative."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ FONT = "DejaVu Sans"  # comes with matplotlib, and is wider than the fonts that 
 TEXT, SMALL, LARGE = 15.0, 13.5, 22.0  # heights of letters, px
 
 
-def require(right: bool, message: str) -> None:
-    """Raise ValueError with this message if `right` is false; used to check the arguments of figures."""
-    if not right:
+def require(condition: bool, message: str) -> None:
+    """Raise ValueError with this message if `condition` is false. Figures check their arguments with it."""
+    if not condition:
         raise ValueError(message)
 
 
 def printable(text: str) -> str:
-    """Return a token's text for use in a sentence: at most 40 characters, with unprintable ones escaped."""
+    """Return a token's text for a sentence: at most 40 characters, with unprintable characters escaped."""
     shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:41])
     return shown if len(shown) <= 40 else shown[:39] + "…"
 
@@ -30,7 +30,7 @@ def _glyphs() -> set[int]:
 
 
 def drawable(text: str) -> str:
-    """Return a text that can be drawn on one line: with escapes, and boxes for missing glyphs."""
+    """Return a text that can be drawn on one line, with escapes, and boxes for missing glyphs."""
     shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
     return "".join(c if ord(c) in _glyphs() else "□" for c in shown)
 
@@ -58,7 +58,7 @@ def shorten(text: str, width: float, size: float = TEXT, *, bold: bool = False) 
 
 
 def number_repeated(words: Sequence[str]) -> list[str]:
-    """Number the words that occur more than once: Today, nice 1, nice 2."""
+    """Append numbers to words that occur more than once: Today, nice 1, nice 2."""
     return [f"{w} {words[: n + 1].count(w)}" if words.count(w) > 1 else w for n, w in enumerate(words)]
 
 

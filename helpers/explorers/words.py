@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from helpers.drawing.canvas import Sheet
-from helpers.drawing.explorer import Explorer, knob
+from helpers.drawing.explorer import Explorer, labelled_widget
 from helpers.drawing.words import SMALL, shorten, text_width
 from helpers.sampling import check_logits, keep_top_k, keep_top_p, next_probabilities, softmax
 from helpers.stepper.format import percent
@@ -126,14 +126,14 @@ class NextWordExplorer(Explorer):
         order = np.argsort(-self.logits, kind="stable")
         self.shown, self.others = order[:n_shown], order[n_shown:]
 
-    def knobs(self) -> dict[str, Any]:
+    def controls(self) -> dict[str, Any]:
         V = len(self.words)
         return {
-            "temperature": knob(
+            "temperature": labelled_widget(
                 "FloatSlider", "temperature", value=self.temperature, min=0.1, max=3.0, step=0.1
             ),
-            "top_k": knob("IntSlider", f"top-k of {V}", value=V, min=1, max=V),
-            "top_p": knob("FloatSlider", "top-p", value=1.0, min=0.05, max=1.0, step=0.05),
+            "top_k": labelled_widget("IntSlider", f"top-k of {V}", value=V, min=1, max=V),
+            "top_p": labelled_widget("FloatSlider", "top-p", value=1.0, min=0.05, max=1.0, step=0.05),
         }
 
     def setting_excluding_each_word(self, temperature: float, top_k: int, top_p: float) -> list[str | None]:
@@ -147,7 +147,7 @@ class NextWordExplorer(Explorer):
             settings.append(None if remains else cut)
         return settings
 
-    def grid(self, **settings: Any) -> WordBars:
+    def picture(self, **settings: Any) -> WordBars:
         before, excluded = softmax(self.logits), self.setting_excluding_each_word(**settings)
         after = next_probabilities(self.logits, **settings)
         reasons = {
@@ -163,7 +163,7 @@ class NextWordExplorer(Explorer):
             rows.append(WordRow(name, p, q, "" if q else reasons[excluded[self.others[0]]]))
         return WordBars(rows, self._draws(after))
 
-    def say(self, **settings: Any) -> str:
+    def sentence_html(self, **settings: Any) -> str:
         before, after = softmax(self.logits), next_probabilities(self.logits, **settings)
         top, n_in = int(after.argmax()), int((after > 0).sum())
         first = f"<b>{escape(self.words[top])}</b>"

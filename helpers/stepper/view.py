@@ -73,9 +73,11 @@ class View(ABC):
         still, asked = self.still, f"<p>{escape(self.run_hint)}</p>"
         if still:
             about = {"image/png": {"width": still.width, "alt": still.alt}}
-            outputs.show(still.png, about, still.caption_html() + asked, self.widget, repr(self))
+            outputs.show_with_fallback(
+                still.png, about, still.caption_html() + asked, self.widget, repr(self)
+            )
         else:
-            outputs.show(None, {}, asked, self.widget, repr(self))
+            outputs.show_with_fallback(None, {}, asked, self.widget, repr(self))
 
 
 @cache

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from helpers.timing.operators import count_operators
-from helpers.timing.turns import Task, in_turns
+from helpers.timing.turns import Task, time_in_turns
 from helpers.validate import check_whole
 
 BYTES_PER_CALL = 2**26  # bytes that one call reads, in several rounds if the buffer is smaller
 ONE_TOKEN = "a matrix times one token"
-WIDTH = 1024  # columns of that matrix: the library's speed depends on it
+WIDTH = 1024  # number of columns of this matrix, on which the library's speed depends
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def torch_threads(n: int) -> Iterator[None]:
 
 
 def measure_bandwidth(nbytes: int, turns: int = 5) -> float:
-    """Return the rate, in bytes per second, at which a buffer is read: that of the fastest of several probes.
+    """Return the rate, in bytes per second, at which the fastest of several probes reads a buffer.
 
     The slower probes spend part of their time on work other than reading.
 
@@ -46,13 +46,20 @@ def measure_bandwidth(nbytes: int, turns: int = 5) -> float:
     """
     check_whole("nbytes", nbytes, 2**12)
     probes = read_probes(nbytes)
-    tasks = {name: task for name, (task, _) in probes.items()}
-    times = in_turns(tasks, turns, min_seconds=0.001)  # a longer turn is rarely undisturbed
-    return max(n / times[name].best for name, (_, n) in probes.items())
+    tasks = {name: probe.task for name, probe in probes.items()}
+    times = time_in_turns(tasks, turns, min_seconds=0.001)  # a longer turn is rarely undisturbed
+    return max(probe.nbytes / times[name].best for name, probe in probes.items())
 
 
-def read_probes(nbytes: int) -> dict[str, tuple[Task, int]]:
-    """Return the tasks that read a buffer of `nbytes` bytes, as {name: (task, bytes moved per call)}.
+class ReadProbe(NamedTuple):
+    """A task that reads a buffer, and the number of bytes that it moves per call."""
+
+    task: Task
+    nbytes: int
+
+
+def read_probes(nbytes: int) -> dict[str, ReadProbe]:
+    """Return several tasks that each read the same buffer of `nbytes` bytes, by name.
 
     Sums and maxima read a small buffer several times per call, because otherwise launching them would take
     most of the time.
@@ -67,22 +74,24 @@ def read_probes(nbytes: int) -> dict[str, tuple[Task, int]]:
     x_rounds, x64_rounds = x.expand(rounds, -1), x.view(torch.float64).expand(rounds, -1)
     first_half, second_half = x.chunk(2)
     return {
-        "sum": (lambda: x_rounds.sum(dim=1), rounds * nbytes),
-        "sum in float64": (lambda: x64_rounds.sum(dim=1), rounds * nbytes),
-        "maximum": (lambda: x_rounds.amax(dim=1), rounds * nbytes),
-        "copy": (lambda: first_half.copy_(second_half), nbytes),
-        ONE_TOKEN: (lambda: linear(token, matrix), 4 * matrix.numel()),
+        "sum": ReadProbe(lambda: x_rounds.sum(dim=1), rounds * nbytes),
+        "sum in float64": ReadProbe(lambda: x64_rounds.sum(dim=1), rounds * nbytes),
+        "maximum": ReadProbe(lambda: x_rounds.amax(dim=1), rounds * nbytes),
+        "copy": ReadProbe(lambda: first_half.copy_(second_half), nbytes),
+        ONE_TOKEN: ReadProbe(lambda: linear(token, matrix), 4 * matrix.numel()),
     }
 
 
 def measure_launch_overhead(tasks: Sequence[Task], turns: int = 9) -> float:
-    """Return the launch overhead of one operator in seconds: the slope of time over the number of operators.
+    """Return the launch overhead of one operator in seconds.
+
+    It is the slope of a line fitted to the times of the tasks over their numbers of operators.
 
     Args:
         tasks: two or more tasks with different numbers of operators, each of which computes almost nothing.
         turns: number of turns of each task.
     """
     by_name: dict[str, Any] = {str(n): task for n, task in enumerate(tasks)}
-    seconds = [timing.best for timing in in_turns(by_name, turns).values()]
+    seconds = [timing.best for timing in time_in_turns(by_name, turns).values()]
     counts = [count_operators(task) for task in tasks]
     return float(np.polyfit(counts, seconds, 1)[0])

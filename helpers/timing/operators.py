@@ -1,4 +1,4 @@
-"""Count the operators that a task launches with PyTorch's profiler. The count is the same in every run."""
+"""Count the operators that a task launches, with PyTorch's profiler. The count is the same in every run."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from helpers.timing.turns import Task
 def count_operators(task: Task) -> int:
     """Call a task twice, and return the number of operators launched by the second call.
 
-    Only operators called from Python count: x + y is one, a product of two matrices is one, a view is one.
-    Operators that those call in turn (`linear` calls five) are part of the same launch. Work outside of
-    PyTorch (NumPy, compiled code of other libraries) is not counted.
+    Only operators called from Python are counted: x + y, a product of two matrices and a view are one
+    operator each. Operators called by other operators (`linear` calls five) are not counted, and neither is
+    work outside of PyTorch, such as NumPy and compiled code of other libraries.
 
-    The first call is a warm-up: some tasks create something on their first call, such as a mask, and reuse
-    it.
+    The first call is a warm-up, because some tasks create an object such as a mask on their first call and
+    reuse it later.
     """
     from torch.profiler import ProfilerActivity, profile
 
@@ -29,7 +29,7 @@ def count_operators(task: Task) -> int:
 
 @contextmanager
 def stderr_silenced() -> Iterator[None]:
-    """Discard what C++ code writes to stderr inside the `with` block: the profiler logs its start there."""
+    """Discard what C++ code writes to stderr inside the `with` block, such as the profiler's log messages."""
     stderr, devnull = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, 2)
     try:

@@ -1,7 +1,6 @@
-"""Time a model: its prefill, its decode step, and the parts of a step.
+"""Time the prefill of a model, its decode steps, and the parts of a step.
 
-Every result is the fastest of many calls made in turns, because other work on the machine can only make a
-call slower.
+Each result is the fastest of many calls, because other work on the machine can only make a call slower.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import nn
@@ -25,10 +24,10 @@ from helpers.timing.turns import Task, seconds_per_call
 PARTS: dict[str, type[nn.Module]] = {"attention": Core, "matrices": nn.Linear}
 
 
-def repeatable(cache: Cache, one_pass: Task) -> Task:
-    """Return a task that can be called repeatedly.
+def repeatable_pass(cache: Cache, one_pass: Task) -> Task:
+    """Return a task that truncates the cache to its present length, then runs `one_pass`.
 
-    Each call truncates the cache to the length that it has now, then runs `one_pass`.
+    Every call therefore runs the same pass.
     """
     length = cache.length
 
@@ -39,18 +38,22 @@ def repeatable(cache: Cache, one_pass: Task) -> Task:
     return task
 
 
-def step_after(model: Transformer, n: int, users: int = 1, cache_class: type[Cache] = StaticCache) -> Task:
-    """Return a task that runs one decode step for all users, each with `n` tokens in the cache."""
-    capacity = min(n + 2, model.config.max_seq_len)  # the step does not fill it: K and V are slices, as usual
+def decode_step_task(
+    model: Transformer, n_cached: int, users: int = 1, cache_class: type[Cache] = StaticCache
+) -> Task:
+    """Return a task that runs one decode step for all users, each with `n_cached` tokens in the cache."""
+    capacity = min(
+        n_cached + 2, model.config.max_seq_len
+    )  # the step does not fill it: K and V are slices, as usual
     cache = cache_class(model.config, users, max_len=capacity)
-    prefill(model, [[1] * n] * users, cache)
-    return repeatable(cache, partial(decode_step, model, [[1]] * users, cache))
+    prefill(model, [[1] * n_cached] * users, cache)
+    return repeatable_pass(cache, partial(decode_step, model, [[1]] * users, cache))
 
 
 def fastest_ms(tasks: Mapping[Any, Task], turns: int) -> dict[Any, float]:
     """Return the duration of each task's fastest call in milliseconds, by the task's name.
 
-    A turn of a task is 20 ms of calls, or a single call if that takes longer.
+    In each turn, a task is called for 20 ms, but at least once.
     """
     best = dict.fromkeys(tasks, math.inf)
     for _ in range(turns):
@@ -64,29 +67,34 @@ def fastest_ms(tasks: Mapping[Any, Task], turns: int) -> dict[Any, float]:
     return best
 
 
-def pause_and_step(model: Transformer, lengths: Sequence[int], turns: int = 7) -> dict[str, list[float]]:
-    """Time the prefill of each prompt and one decode step after it, in milliseconds.
+class PrefillAndStepMs(NamedTuple):
+    """The durations of the prefill of each prompt, and of one decode step after each prompt, in ms."""
+
+    prefill: list[float]
+    step: list[float]
+
+
+def time_prefill_and_step(model: Transformer, lengths: Sequence[int], turns: int = 7) -> PrefillAndStepMs:
+    """Time the prefill of each prompt and one decode step after it.
 
     Args:
-        lengths: number of tokens of each prompt, less than the model's maximum.
+        model: the model.
+        lengths: the number of tokens of each prompt, less than the model's maximum.
         turns: number of turns of each task.
-
-    Returns:
-        {"pause": the prefill's duration for each length, "step": the decode step's duration for each length}.
     """
     tasks: dict[str, Any] = {}
     for n in lengths:
-        tasks[f"pause {n}"] = lambda n=n: prefill(model, [1] * n, StaticCache(model.config, max_len=n))
-        tasks[f"step {n}"] = step_after(model, n)
+        tasks[f"prefill {n}"] = lambda n=n: prefill(model, [1] * n, StaticCache(model.config, max_len=n))
+        tasks[f"step {n}"] = decode_step_task(model, n)
     ms = fastest_ms(tasks, turns)
-    return {name: [ms[f"{name} {n}"] for n in lengths] for name in ("pause", "step")}
+    return PrefillAndStepMs(*([ms[f"{name} {n}"] for n in lengths] for name in ("prefill", "step")))
 
 
 @contextmanager
-def part_timers(model: Transformer, seconds: dict[str, float]) -> Iterator[None]:
-    """Inside the `with` block, add the time that each part of a model takes to `seconds`.
+def accumulate_part_seconds(model: Transformer, seconds: dict[str, float]) -> Iterator[None]:
+    """Add the time that each part of a model takes inside the `with` block to `seconds`.
 
-    The keys of `seconds` are those of PARTS.
+    The keys of `seconds` are the keys of PARTS.
     """
     starts: list[float] = []
 
@@ -109,7 +117,7 @@ def part_timers(model: Transformer, seconds: dict[str, float]) -> Iterator[None]
 def fastest_part_ms(model: Transformer, tasks: Mapping[Any, Task], turns: int) -> dict[Any, dict[str, float]]:
     """Return the milliseconds that each part of the model takes, as {task's name: {part: milliseconds}}.
 
-    Each number is the fastest of many calls.
+    Each number is that of the fastest of 20 calls in each turn.
     """
     calls: dict[Any, list[list[float]]] = {name: [] for name in tasks}
     for _ in range(turns):
@@ -117,7 +125,7 @@ def fastest_part_ms(model: Transformer, tasks: Mapping[Any, Task], turns: int) -
             task()  # brings the data that it reads into the processor's cache
             for _ in range(20):
                 seconds = dict.fromkeys(PARTS, 0.0)
-                with part_timers(model, seconds):
+                with accumulate_part_seconds(model, seconds):
                     task()
                 calls[name].append([*seconds.values()])
     best = {name: 1000 * np.min(seconds_of_calls, axis=0) for name, seconds_of_calls in calls.items()}

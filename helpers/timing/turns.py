@@ -1,4 +1,4 @@
-"""Timing that a busy machine distorts little: tasks alternate, and each is timed in many turns."""
+"""Timing for busy machines: tasks alternate, and each is timed in many turns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Task = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Timing:
-    """The durations of a task: mean seconds per call, one number for each turn."""
+    """The durations of a task. `seconds` has the mean seconds per call of each turn."""
 
     seconds: tuple[float, ...]
 
@@ -27,14 +27,14 @@ class Timing:
 
     @property
     def best(self) -> float:
-        """The fastest turn, in seconds per call: what the machine can do when no other work slows it down."""
+        """The fastest turn, in seconds per call: the duration when no other work slows the machine down."""
         return min(self.seconds)
 
 
 def seconds_per_call(task: Task, calls: int = 1, max_seconds: float = math.inf) -> float:
     """Return the mean duration of `calls` calls, in seconds; stop early once `max_seconds` have passed.
 
-    The limit is needed because a task whose threads wait for a busy machine can take a thousand times as
+    The limit is needed because on a busy machine a task with several threads can take a thousand times as
     long.
     """
     start, done, seconds = time.perf_counter(), 0, 0.0
@@ -47,7 +47,7 @@ def seconds_per_call(task: Task, calls: int = 1, max_seconds: float = math.inf) 
 def calls_per_turn(task: Task, min_seconds: float = 0.02) -> int:
     """Return a number of calls that together take at least `min_seconds`.
 
-    This is long enough that the clock's resolution does not matter.
+    In this time, the clock's resolution does not matter.
     """
     calls = 1
     while (seconds := seconds_per_call(task, calls) * calls) < min_seconds:
@@ -55,11 +55,11 @@ def calls_per_turn(task: Task, min_seconds: float = 0.02) -> int:
     return calls
 
 
-def in_turns(tasks: Mapping[str, Task], turns: int = 9, min_seconds: float = 0.02) -> dict[str, Timing]:
-    """Time tasks alternately (a, b, a, b, …), so that a slow moment of the machine affects all of them.
+def time_in_turns(tasks: Mapping[str, Task], turns: int = 9, min_seconds: float = 0.02) -> dict[str, Timing]:
+    """Time tasks alternately (a, b, a, b, …), so that a slow moment of the machine affects all tasks.
 
     Args:
-        tasks: the functions to call, by name. Each is called a few times first, to warm up.
+        tasks: the functions to call, by name. Each function is called a few times first, to warm up.
         turns: number of turns of each task.
         min_seconds: length of a turn; a quick task is called many times in one turn.
 

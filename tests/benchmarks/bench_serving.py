@@ -24,7 +24,7 @@ from helpers.model.fast import speed_up
 from helpers.model.generate import decode_step, prefill
 from helpers.model.transformer import Transformer
 from helpers.serve.engine import Engine
-from helpers.timing import in_turns, seconds_per_call
+from helpers.timing import seconds_per_call, time_in_turns
 from tests.benchmarks import common
 
 NEW, BATCHES, PAGE, POOL = 32, (1, 8, 32), 16, 256
@@ -99,7 +99,7 @@ def bench_pages(name: str, model: Transformer, turns: int) -> None:
     rows = []
     for way, its in {"plain": model, "fast": speed_up(model)}.items():
         caches = {kind.__name__: kind(model.config, 1, 256) for kind in (StaticCache, PagedCache)}
-        timings = in_turns({kind: step_of(its, cache) for kind, cache in caches.items()}, 3 * turns)
+        timings = time_in_turns({kind: step_of(its, cache) for kind, cache in caches.items()}, 3 * turns)
         laid_out, pages = (1000 * timing.best for timing in timings.values())
         rows.append([way, f"{laid_out:.2f}", f"{pages:.2f}", f"{pages / laid_out:.2f}"])
     common.table(f"{name}: ms a token, batch 1", ["", "laid out", "pages", "pages / laid out"], rows)

@@ -23,7 +23,7 @@ from helpers.model.fast import speed_up
 from helpers.model.generate import generate
 from helpers.model.speculate import Drafter, EarlyExit, PromptLookup, speculate
 from helpers.model.transformer import Transformer
-from helpers.timing import in_turns
+from helpers.timing import time_in_turns
 from tests.benchmarks import common
 
 KS, NEW = range(1, 9), 40
@@ -86,7 +86,7 @@ def seconds_by_k(ways: Mapping[str, Way], prompts: list[Text], turns: int) -> di
             way(prompt, k)
 
     tasks = {f"{name} {k}": partial(all_of, way, k) for name, way in ways.items() for k in (0, *KS)}
-    times = in_turns(tasks, turns=turns)
+    times = time_in_turns(tasks, turns=turns)
     return {name: [times[f"{name} {k}"].median for k in (0, *KS)] for name in ways}
 
 
