@@ -1,4 +1,4 @@
-"""Grid, rows and tokens at an event, as plain data, worked out by other means than those of the views."""
+"""Grid, KV entries and tokens at an event, as plain data, worked out by other means than the views' own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def expected(trace: Trace, name: str, index: int, layer: int) -> dict[str, Any]:
         "marks": moment.marks(),
         "tokens": [moment.token(i) for i in range(len(moment.tokens))],
         "untouched": {str(q): moment.last_pass(q) for q in moment.untouched},
-        "rows": [moment.row_state(i) for i in range(len(moment.tokens))],
+        "entries": [moment.entry_state(i) for i in range(len(moment.tokens))],
         "weights": {str(q): [moment.weights(q, layer, head, looks[q]) for head in heads] for q in looks},
         "contexts": {str(q): [moment.context(q, layer, head) for head in heads] for q in looks},
         "note": moment.note(),
@@ -102,8 +102,8 @@ class Moment:
         """The name of the last pass that ran a token."""
         return pass_name(self.run, next(e for e, part in self.steps[::-1] if query in part.queries))
 
-    def row_state(self, token: int) -> str:
-        """What happens to a token's row of K and V."""
+    def entry_state(self, token: int) -> str:
+        """What happens to a token's KV entry."""
         if token in indices_of_ranges(self.part.written):
             return "written"
         if token in indices_of_ranges(self.part.read):
@@ -128,22 +128,22 @@ class Moment:
         return None
 
     def note(self) -> str:
-        """What happens to rows in a pass, in words."""
+        """What happens to KV entries in a pass, in words."""
         if self.state:
             kept = any(size for name, size in self.event.shapes[self.layer].items() if name != "layer")
-            return "the state is rewritten" if kept else "no row written or read"
+            return "the state is rewritten" if kept else "no entry written or read"
         if self.shares:
             seen = indices_of_ranges([*self.part.read, *self.part.new, *self.part.repeated])
-            return f"no row made; {rows(len(seen))} of an earlier layer read"
+            return f"no entry made; {entries(len(seen))} of an earlier layer read"
         made, again = len(self.live), len(indices_of_ranges(self.part.repeated))
         if not self.keeps or self.is_training:
-            return f"{rows(made)} made, " + (f"{again} again" if again else "used, dropped")
+            return f"{entries(made)} made, " + (f"{again} again" if again else "used, dropped")
         read, written = len(indices_of_ranges(self.part.read)), len(indices_of_ranges(self.part.written))
-        return f"{rows(read)} read, {written} written" if read else f"{rows(written)} written"
+        return f"{entries(read)} read, {written} written" if read else f"{entries(written)} written"
 
 
-def rows(n: int) -> str:
-    return f"{n} row{'s' * (n != 1)}"
+def entries(n: int) -> str:
+    return f"{n} entr{'y' if n == 1 else 'ies'}"
 
 
 def pass_name(run: Run, event: Any) -> str:

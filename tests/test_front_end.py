@@ -34,7 +34,7 @@ TRACES: dict[str, Callable[[], Trace]] = {
 
 def looks_at(trace: Trace) -> list[Any]:
     """All that can be turned to, and what is expected of it; the rest stands in the trace."""
-    names = ("marks", "tokens", "untouched", "rows", "note")
+    names = ("marks", "tokens", "untouched", "entries", "note")
     looks = [(look, expected(trace, *look)) for look in every_look(trace)]
     return [[look, {name: want[name] for name in names}] for look, want in looks]
 

@@ -145,8 +145,9 @@ def test_it_records_what_python_does(
         assert [one["said"]["token"] for one in passes] == answer["tokens"]
         lengths = [len(prompt) + i for i in range(len(passes))]
         n_tokens = [len(prompt), *[1] * 7][: len(passes)] if cache else lengths
-        rows = lengths if cache else [0] * len(passes)
-        assert [(one["tokensRun"], one["rows"]) for one in passes] == list(zip(n_tokens, rows, strict=True))
+        cached = lengths if cache else [0] * len(passes)
+        counts = [(one["tokensRun"], one["cached"]) for one in passes]
+        assert counts == list(zip(n_tokens, cached, strict=True))
         assert answer["why"] == ("eos" if answer["tokens"][-1] == 0 else "steps")
         got = Trace.from_json(json.dumps(answer["trace"]))
         wanted = record_model(

@@ -8,8 +8,8 @@ import { compile } from "json-schema-to-typescript";
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const read = (path) => readFileSync(ROOT + path, "utf8");
 
-// Keys of view.json whose words stand with pictures where nothing runs: Python writes them.
-const PYTHONS = ["still", "not run"];
+// Keys of view.json whose words Python writes, where nothing runs.
+const PYTHONS = ["not run"];
 const words = {
   name: "words",
   setup({ onLoad }) {

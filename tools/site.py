@@ -55,7 +55,7 @@ SEARCH = Link("Search", "search.html", "Notebooks to the cell, words, and questi
 STEP = (
     "The models above are small, and your browser runs them. Here one equation says how long a decode step "
     "has to take with a model that many people use, on a card that many rent: it reads the weights and each "
-    "user's rows, and computes.",
+    "user's KV entries, and computes.",
     "A real step takes longer; what is left out stands under the bars. The address holds your case, so that "
     "you can send it.",
 )
@@ -140,16 +140,16 @@ def index(diary: Trace, published: Path | None = None) -> str:
             "The pause is prefill: all tokens of the text run in one pass. Here a token is a word or a full "
             "stop. Out comes a probability for each word that the model knows, and one of them is drawn. The "
             "drip is decode: the word that came goes in behind the others, and the next one comes out.",
-            "Each token that runs leaves a row: its key, K, by which later tokens find it, and its value, V, "
-            "which they take from it. The KV cache keeps the rows. So a pass of the drip runs one token, the "
-            "newest. Without the cache it runs the whole text again.",
+            "Each token that runs leaves a KV entry in each layer: its key, K, by which later tokens find "
+            "it, and its value, V, which they take from it. The KV cache keeps the entries. So a pass of the "
+            "drip runs one token, the newest. Without the cache it runs the whole text again.",
         ),
     )
     stepper = Section(
         (
             "A diary that was recorded, and now you take the steps: press Next. Each token looks at those "
             "before it and takes something from them. The larger a blue square, the more it takes. The box "
-            "under the triangle keeps the rows from pass to pass: it is the KV cache.",
+            "under the triangle keeps the KV entries from pass to pass: it is the KV cache.",
             "All this happens in 16 places. The model has 4 layers, one on top of the other, and each layer "
             "has 4 heads, which look for different things.",
         ),
@@ -157,7 +157,7 @@ def index(diary: Trace, published: Path | None = None) -> str:
         (
             "At “by”, head 3 of layer 1 finds the name, and the diary is signed with it.",
             "Now turn the cache off and step again. The words are the same, but for each of them every token "
-            "runs again, and its row is dropped. The line under the board says what bounds a pass. "
+            "runs again, and its KV entries are dropped. The line under the board says what bounds a pass. "
             "The lab shows how that changes, for a model, a card and a prompt that you choose.",
         ),
         heading="What is kept",
@@ -184,7 +184,7 @@ def index(diary: Trace, published: Path | None = None) -> str:
         "A key says here only where a token stands. In a real model it is made as the value is, and goes "
         "stale "
         "with it.",
-        heading="When a kept row goes stale",
+        heading="When a KV entry goes stale",
         name="stale",
         moments=(
             Link(
@@ -201,7 +201,7 @@ def index(diary: Trace, published: Path | None = None) -> str:
         name="step",
         moments=(
             Link("64 users share the weights", "#case-users=64&at=view4"),
-            Link("Long chats: the rows take longest", "#case-users=64&case-text=8192&at=view4"),
+            Link("Long chats: the KV cache takes longest", "#case-users=64&case-text=8192&at=view4"),
             Link("70 billion numbers on 4 cards", f"#{SEVENTY}&at=view4"),
         ),
     )
@@ -297,8 +297,9 @@ def gallery(diary: Trace) -> dict[str, str]:
         "pool": (
             "Six diaries, twelve pages",
             Pool(six_diaries()),
-            "An engine goes on with six diaries at once, on a pool of 12 pages of 6 rows each. A, C and E "
-            "begin alike and share pages. Where no page is free, the youngest is preempted, and comes again.",
+            "An engine goes on with six diaries at once, on a pool of 12 pages of 6 KV entries each. A, C "
+            "and E begin alike and share pages. Where no page is free, the youngest is preempted, and comes "
+            "again.",
         ),
         "step": (
             "What a step takes",

@@ -26,6 +26,8 @@ def fill_template(template: str, **values: object) -> str:
     def one(slot: re.Match[str]) -> str:
         value, unit = values[slot[1]], slot[2]
         text = f"{value:,}" if isinstance(value, int) else str(value)
-        return f"{text} {unit}{'' if value == 1 else 's'}" if unit else text
+        if unit and value != 1:
+            unit = re.sub("y$", "ie", unit) + "s"
+        return f"{text} {unit}" if unit else text
 
     return _SLOT.sub(one, template)

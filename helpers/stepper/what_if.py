@@ -1,4 +1,4 @@
-"""What if: readers change the prompt of the toy in the page, and see which rows of its cache become stale."""
+"""What if: readers change the toy's prompt in the page, and see which KV entries of its cache go stale."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -256,7 +257,7 @@ def check_paints(shown: dict[str, Any], want: dict[str, Any], names: dict[str, s
     """What a mark means can be told from its ground, its edge and its hatching."""
     for kind in "kv":
         for j, (ground, _, edge, colour) in enumerate(shown["paints"][kind]):
-            state = want["rows"][j]
+            state = want["entries"][j]
             kept = state in ("written", "read")
             assert names[ground] == (f"{kind}f" if kept else ""), (kind, j, state)
             assert edge == {"made": "dashed"}.get(state, "solid" if kept else "dotted")
@@ -284,11 +285,11 @@ def check_paints(shown: dict[str, Any], want: dict[str, Any], names: dict[str, s
 
 
 def check_rows(shown: dict[str, Any], trace: Trace, want: dict[str, Any], layer: int, lab: bool) -> None:
-    """K and V: what happens to each row, and what stands in it."""
+    """K and V: what happens to each token's, and what it holds."""
     kept = next((v for v in trace.values or [] if v.layer == layer), None)
     for kind in "kv":
         for j, (state, text) in enumerate(shown[kind]):
-            assert state == want["rows"][j], (kind, j)
+            assert state == want["entries"][j], (kind, j)
             numbers = getattr(kept, kind, None)
             if numbers and state != "empty" and (lab or kind == "v"):
                 assert text == " · ".join(map(number, numbers[j])), (kind, j)
@@ -364,7 +365,8 @@ def check_work(shown: dict[str, Any], trace: Trace, want: dict[str, Any]) -> Non
     more = f" with the cache, {without:,} without" if without and without > so_far else ""
     assert shown["foot"].endswith(f"tokens processed so far: {so_far:,}{more}")
     assert "one head and layer; outlined" in shown["foot"]
-    assert f"rows stored {work['stored']:,}" in shown["foot"]
+    where = " in (each|this) layer" * (trace.model.n_layers > 1)
+    assert re.search(f"KV entries stored{where} {work['stored']:,}", shown["foot"])
 
 
 def check_next(shown: dict[str, Any], want: dict[str, Any], seen: dict[str, Any]) -> None:

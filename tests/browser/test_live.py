@@ -84,7 +84,7 @@ def test_enter_and_the_model_writes_and_again_without_the_cache(open_page: Show)
     assert [word.strip() for word in shown["spoken"]] == shown["said"]
     assert shown["columns"] == 23 + words - 1, "the last word has not run"
     assert shown["counters"][2] == str(23 + words - 1)
-    sum_of = f"rows of {23 + words - 1} tokens: 23 of your text, {words - 1} of its {words} new tokens"
+    sum_of = f"KV entries of {23 + words - 1} tokens: 23 of your text, {words - 1} of its {words} new tokens"
     expect(page.locator(".wid-drawer-name")).to_contain_text(sum_of)
     llama = f"Llama-3.1-8B would keep {(23 + words - 1) * 0.131072:.2f} MB"  # 128 KiB a token
     expect(page.locator(".wid-sizes")).to_contain_text(llama)
@@ -160,7 +160,7 @@ def test_what_it_looked_at_and_a_word_changed(open_page: Show) -> None:
     shown = page.evaluate(READ)
     text = 23 + words.index("by") + 1
     lines = [shown["far"][n : n + text] for n in range(0, len(shown["far"]), text)]
-    assert lines[0] == [n == 11 for n in range(text)], "in layer 1 a row is made of its own token alone"
+    assert lines[0] == [n == 11 for n in range(text)], "in layer 1 a KV entry is made of its own token alone"
     assert lines[1:] == [[n >= 11 for n in range(text)]] * 3
     assert shown["goes"] == ["Mia from Oslo. <eos>", "Emma from Oslo. <eos>"]
     assert shown["prompt"][11] == "Emma"
@@ -169,7 +169,7 @@ def test_what_it_looked_at_and_a_word_changed(open_page: Show) -> None:
     expect(page.locator(".wid-act")).to_contain_text(f"The other {text - 11} of these {text} tokens must run")
     assert "no token looks ahead" in shown["sentence"]
     expect(page.locator(".wid-act")).to_contain_text(
-        "ran both texts through the model and compared their rows"
+        "ran both texts through the model and compared their KV entries"
     )
     expect(page.locator(".wid-act")).to_contain_text(
         "In layer 1 a KV entry is computed from its own token alone"

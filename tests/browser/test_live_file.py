@@ -85,7 +85,9 @@ def test_a_file_writes_its_words_and_its_rows_stand_on_the_board(opened: Opened,
     assert len(said(own)) == len(words)
     shown = re.sub(r"U\+[0-9A-F]{4,5}", "", "".join(said(own)))  # what would leave no mark, by its number
     assert shown == "".join(filter(str.isprintable, tokenizer.decode(words))), "letters of several tokens"
-    expect(own.locator(".wid-drawer-name")).to_contain_text(f"the rows of {len(ids) + len(words) - 1} tokens")
+    expect(own.locator(".wid-drawer-name")).to_contain_text(
+        f"the KV entries of {len(ids) + len(words) - 1} tokens"
+    )
     expect(own).to_contain_text("asked for no more than 40 tokens")
     expect(own.page.locator(".wid-writer > textarea")).to_be_visible()  # the diary's: its Enter is another
     own.get_by_role("button", name="on the board").press("Enter")

@@ -124,13 +124,13 @@ def test_who_is_pointed_at_lights_up(pool: Show) -> None:
     lit, stays = page.evaluate(LIT)
     assert lit == sorted([number, str(n + 1)] for n, number in enumerate(shares[1].table))
     assert {one for one, _ in stays} == {1}
-    assert readout.inner_text().startswith(f"B: {shares[1].stop} rows in {len(shares[1].table)} pages")
+    assert readout.inner_text().startswith(f"B: {shares[1].stop} KV entries in {len(shares[1].table)} pages")
     shared = next(number for number in shares[0].table if number in shares[1].table)
     page.locator(f'[data-page="{shared}"]').hover()
     lit, stays = page.evaluate(LIT)
     assert [one for one, _ in lit] == [shared]
     assert {one for one, _ in stays} == {0, 1}
-    assert f"Page {shared} of A, B: 4 of 4 rows" in readout.inner_text()
+    assert f"Page {shared} of A, B: 4 of 4 KV entries" in readout.inner_text()
     page.mouse.move(0, 0)
     assert page.evaluate(LIT) == [[], []]
     page.locator(".wid-pool").focus()

@@ -300,8 +300,8 @@ def test_a_window_a_state_and_a_layer_that_keeps_nothing(open_page: Show) -> Non
     for number, name, rows, block in (
         ("1", "KV cache · full attention", 2 * 8, None),
         ("2", "KV cache · sliding attention", 2 * 8, None),
-        ("3", "no rows · linear attention", 0, "state 2 × 3 × 4, convolution 6 × 3 numbers: rewritten"),
-        ("4", "no rows · mlp", 0, "nothing is kept"),
+        ("3", "no KV entries · linear attention", 0, "state 2 × 3 × 4, convolution 6 × 3 numbers: rewritten"),
+        ("4", "no KV entries · mlp", 0, "nothing is kept"),
     ):
         layer.get_by_role("button", name=number).click()
         expect(drawer).to_have_text(name)
@@ -582,6 +582,6 @@ def test_legend_titles_and_what_is_heard(open_page: Show) -> None:
     tree = root(page).aria_snapshot()
     switches = ('group "KV cache"', 'button "on" [pressed]', 'group "Head"', 'button "mean" [pressed]')
     places = ('slider "Pass"', 'list "Passes"', 'group "The text so far')
-    for heard in (*switches, *places, "Only", "rows stored", "Attention weights of"):
+    for heard in (*switches, *places, "Only", "KV entries stored", "Attention weights of"):
         assert heard in tree
     assert "0 · 1" not in tree, "cells are drawings; the words beside them say the same"

@@ -75,7 +75,7 @@ def check(page: Page, now: list[tuple[str, float]], **wanted: Any) -> dict[str, 
 def check_paints(shown: dict[str, Any]) -> None:
     """Each state of a row looks like itself, K unlike V, and says on pointing what it is."""
     for state, (kind, title, ground, hatched, edge) in zip(shown["states"], shown["paints"], strict=True):
-        assert title == VIEW["what_if"]["rows"][state]
+        assert title == VIEW["what_if"]["entries"][state]
         assert COLOURS.get(ground) == (f"{kind}f" if state == "kept" else None)
         assert hatched == (state == "stale")
         assert edge == {"kept": "none", "stale": "solid", "same": "solid", "new": "dashed"}[state]

@@ -20,7 +20,7 @@ function laneOf(times, prompt, cache) {
   times.forEach((ms, i) => {
     const tokensRun = cache && i ? 1 : prompt + i;
     const phase = i ? "decode" : "prefill";
-    writing.addPass(lane, { phase, tokensRun, rows: cache ? prompt + i : 0, ms, said: { token: i } });
+    writing.addPass(lane, { phase, tokensRun, cached: cache ? prompt + i : 0, ms, said: { token: i } });
   });
   return lane;
 }
@@ -144,7 +144,7 @@ test("a head has found a word that is wanted, before the token itself, by more t
   assert.equal(found([0.2, 0.1, 0.7], texts).found, false, "it looks at itself");
 });
 
-test("stale rows: by value, K or V, and a prefix that no layer has touched", () => {
+test("stale entries: by value, K or V, and a prefix that no layer has touched", () => {
   const k = [
     [0, 0, 0.5, 0],
     [0, 0, 0.2, 0],
@@ -153,7 +153,7 @@ test("stale rows: by value, K or V, and a prefix that no layer has touched", () 
     [0, 0, 0.1, 0],
     [0, 0, 0, 0.3],
   ];
-  assert.deepEqual(writing.staleRows({ k, v }), {
+  assert.deepEqual(writing.staleEntries({ k, v }), {
     layers: [
       [0, 0, 0.5, 0],
       [0, 0, 0.2, 0.3],
@@ -162,7 +162,7 @@ test("stale rows: by value, K or V, and a prefix that no layer has touched", () 
     kept: 2,
   });
   const same = [[0, 0]];
-  assert.deepEqual(writing.staleRows({ k: same, v: same }), { layers: same, stale: [0], kept: 2 });
+  assert.deepEqual(writing.staleEntries({ k: same, v: same }), { layers: same, stale: [0], kept: 2 });
 });
 
 test("frequencies are Python's, bit by bit", () => {
@@ -177,8 +177,8 @@ test("a count of a file's metadata is a whole number over 0", () => {
   assert.ok(COUNT.fits(4));
 });
 
-test("bytes of the rows that the page keeps: K and V, float32", () => {
-  assert.equal(writing.rowBytes({ nLayers: 4, nKvHeads: 2, headDim: 32 }, 44), 88 * 1024);
+test("bytes of the KV entries that the page keeps: K and V, float32", () => {
+  assert.equal(writing.entryBytes({ nLayers: 4, nKvHeads: 2, headDim: 32 }, 44), 88 * 1024);
 });
 
 test("each question gets its own passes and its last answer", async () => {

@@ -77,7 +77,7 @@ export function shownAt(record, event, cached, layer) {
     tokens: record.tokens
       .map((_, i) => states.tokenState(record, run, frame.event, i))
       .map((t) => [visibleText(t.text), t.place, t.origin, t.state, t.live]),
-    rows: columns.map((c) => c.row),
+    entries: columns.map((c) => c.entry),
     untouched: Object.fromEntries(
       last.filter(([, pass]) => pass).map(([i, pass]) => [i, pass.toLowerCase()]),
     ),
@@ -86,7 +86,7 @@ export function shownAt(record, event, cached, layer) {
     names: heads.map((head) => headName(record, head)),
     targets: [...frame.targets.values()],
     work: frame.work,
-    note: words.rowsNote(frame),
+    note: words.entriesNote(frame),
     ledger: words.ledgerOf(frame).text,
     sentence: words.plainSentence(words.sentenceOf(frame)),
     views: pairs.map(([head, row]) => viewOf(states.frameOf(record, { ...at, head, row }), rows)),

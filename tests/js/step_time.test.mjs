@@ -28,10 +28,10 @@ test("an example by hand", () => {
   assert.equal(
     said({ users: 512 }),
     "A step takes at least 17.8 ms: 56.2 tokens a second for each of 512 users, 28,758 for all. " +
-      "It is memory-bound; the longest part is reading rows of K and V, 10.0 ms.",
+      "It is memory-bound; the longest part is reading the KV cache, 10.0 ms.",
   );
   const { holds, fits } = step.roomOf(facts({ users: 512 }));
-  assert.equal(holds, "15.0 GiB of weights and 31.3 GiB of rows, of 80.0 GiB");
+  assert.equal(holds, "15.0 GiB of weights and 31.3 GiB of KV cache, of 80.0 GiB");
   assert.match(fits, /^1,063 users with 501 tokens/);
   assert.match(said({ users: 512, overlap: true }), /^A step takes at least 14\.5 ms:/);
   assert.match(
@@ -78,7 +78,7 @@ test("what the memory holds, and what a model has of its own", () => {
   assert.match(fits({ tokens: 8192, users: 66 }), /^66 users .* do not fit on H100: 65 do/);
   assert.match(fits({ model: "gpt-oss-120b" }), /weights of gpt-oss-120b alone do not fit on H100/);
   assert.match(fits({ model: "gpt-oss-120b", cards: 4 }), /fit on 4 × H100 beside/);
-  assert.match(fits({ tokens: 1e6, model: "Llama-2-7B" }), /rows of 1,000,001 tokens do not fit/);
+  assert.match(fits({ tokens: 1e6, model: "Llama-2-7B" }), /KV entries of 1,000,001 tokens do not fit/);
   const left = (wanted) => step.leftOut(facts(wanted)).join(" ");
   assert.match(left({ model: "gpt-oss-120b" }), /uses 4 of 128 experts/);
   assert.match(left({ tokens: 131072 }), /reads 131,072 tokens at most/);

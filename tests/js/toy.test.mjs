@@ -15,7 +15,7 @@ test("the toy says what Python's says, to 12 digits", () => {
     const says = toySays(toy, ran.contexts);
     const rounding = DIGITS * Math.max(1, ...numbers.map(Math.abs));
     const pairs = [
-      [ran.rows.at(-1).v, v],
+      [ran.entries.at(-1).v, v],
       [ran.contexts.at(-1), contexts],
       [says.logits, logits],
       [says.probabilities, probabilities],

@@ -1,5 +1,5 @@
 // What tests in a browser are held to (shown.mjs) is held here, at every event, layer, head and line of
-// every trace: the grid, rows and tokens against tests/expected.py, all else against the JSON of the trace itself.
+// every trace: the grid, KV entries and tokens against tests/expected.py, all else against the JSON of the trace itself.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { formatNumber, formatPercent } from "../../helpers/stepper/js/format.ts";
@@ -55,11 +55,12 @@ function queriesOf(event) {
 
 function checkWords(shown, want, view, tokens) {
   const lines = view.words.map(plain);
-  const rows = (state) => want.rows.flatMap((one, i) => (one === state && i < shown.columns ? [i] : []));
+  const entries = (state) =>
+    want.entries.flatMap((one, i) => (one === state && i < shown.columns ? [i] : []));
   const words = { written: "written", read: "read", made: "made, used and dropped", evicted: "evicted" };
   for (const [state, word] of Object.entries(words)) {
-    const line = lines.find((one) => one.startsWith(`Rows of K and V ${word}: `));
-    assert.deepEqual(line ? placesIn(line) : [], told(rows(state)), state);
+    const line = lines.find((one) => one.startsWith(`KV entries ${word}: `));
+    assert.deepEqual(line ? placesIn(line) : [], told(entries(state)), state);
   }
   const looks = lines.filter((one) => one.includes(" looks at ") && !one.includes("rows are scored"));
   const seen = shown.marks.some((line) => line.some(Boolean)) ? shown.live : []; // a layer that looks at nothing
@@ -157,8 +158,9 @@ function checkLedger(shown, run, event, done, prompt) {
   const sum = `${prompt} prompt + ${emitted} emitted − 1`;
   const right = prompt + emitted - 1;
   let said = cached === right ? `${cached} cached = ${sum}` : `${cached} cached, not ${sum} (${right})`;
-  if (!run.passes[event].counts.kv_rows) said = "no rows of its own: those of an earlier layer are read";
-  if (!run.passes[event].counts.products) said = "no rows in this layer, however long the text";
+  if (!run.passes[event].counts.kv_rows)
+    said = "no KV entries of its own: those of an earlier layer are read";
+  if (!run.passes[event].counts.products) said = "no KV entries in this layer, however long the text";
   if (run.cache === "none") said = "0 cached: K and V are made, used and dropped";
   if (run.passes[event].phase === "training")
     said = "nothing cached: training keeps nothing for a later pass";
@@ -251,7 +253,7 @@ for (const [name, looks] of Object.entries(load("expected")))
       assert.deepEqual(shown.live, queriesOf(raw));
       assert.deepEqual(shown.marks, withThoseToCome(want.marks, run, event, shown.columns));
       assert.deepEqual(shown.tokens, want.tokens);
-      assert.deepEqual(shown.rows, want.rows.slice(0, shown.columns));
+      assert.deepEqual(shown.entries, want.entries.slice(0, shown.columns));
       assert.deepEqual(shown.untouched, want.untouched);
       assert.equal(shown.note, want.note);
       assert.deepEqual(

@@ -1,4 +1,4 @@
-// Which rows go stale, what may be kept and what is said, against Python's runs before and after a change.
+// Which KV entries go stale, what may be kept and what is said, against Python's runs before and after a change.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { cellTexts, readPrompt, sayWhatIf, typedNumber, whatIf } from "../../helpers/stepper/js/what_if.ts";
@@ -96,19 +96,19 @@ function checkSentence(got, before, now, stale, met) {
   const changes = changesOf(got, before, now);
   assert.ok(said.startsWith(changes), `${said}: ${changes}`);
   met.add(changes.match(/changed|put in|taken out|stands|carries/)[0]);
-  const found = [...said.matchAll(/(\d+) rows? of (K|V) went stale in layer (\d)/g)].map((m) => [
+  const found = [...said.matchAll(/(K|V) of (\d+) entr(?:y|ies) went stale in layer (\d)/g)].map((m) => [
     m[3],
-    m[2],
     m[1],
+    m[2],
   ]);
   assert.deepEqual(found.map(String), stale.filter(([, , many]) => many).map(String), said);
-  assert.match(said, new RegExp(`rows of (all )?${got.kept} tokens?( that are left)? may be kept`));
+  assert.match(said, new RegExp(`KV entries of (all )?${got.kept} tokens?( that are left)? may be kept`));
   if (got.kept < now.length) assert.match(said, new RegExp(`\\b${got.rerun} tokens? must run again`));
   const lucky = now.filter((_, j) =>
     got.layers.every(({ k, v }) => k[j].state === "same" && v[j].state === "same"),
   );
-  assert.equal(said.match(/rows of (\d+) tokens? behind/)?.[1] ?? "0", String(lucky.length));
-  assert.equal(said.includes("stale rows."), got.mended !== null);
+  assert.equal(said.match(/entries of (\d+) tokens? after/)?.[1] ?? "0", String(lucky.length));
+  assert.equal(said.includes("stale entries."), got.mended !== null);
   if (got.mended) assert.ok(said.includes(`say ${toy.vocabulary[got.mended.choice]} with`));
   if (lucky.length) met.add("lucky");
   if (got.mended) met.add("trap");

@@ -24,16 +24,16 @@ test("the sentences of the toy", () => {
     "Training, for reference. All 4 tokens are processed together, as in prefill: 10 pairs. Every line has a target, the token that comes next. Nothing is kept.",
   );
   const prefill =
-    "All 4 prompt tokens are processed together. Each makes its own row of K and V, and looks at itself and what stands before it: 10 pairs. The last line gives the first new word, nice.";
+    "All 4 prompt tokens are processed together. Each makes its own KV entry, and looks at itself and the tokens before it: 10 pairs. The last line gives the first new word, nice.";
   assert.equal(say(frame(toy, 1)), prefill);
   assert.equal(say(frame(toy, 1, { cached: false })), `${prefill} K and V are dropped after the pass.`);
   assert.equal(
     say(frame(toy, 2)),
-    "Only nice runs. It adds one row to K and V, reads the 4 rows of the prefill, and looks at 5 tokens: 5 pairs instead of 15. The word that comes out is <eos>: stop.",
+    "Only nice runs. It adds one KV entry, reads the 4 entries of the prefill, and looks at 5 tokens: 5 pairs instead of 15. The word that comes out is <eos>: stop.",
   );
   assert.equal(
     say(frame(toy, 2, { cached: false })),
-    "Without the cache all 5 tokens are processed to get the one new row: 15 pairs, 10 of them for the second time. The word that comes out is the same, <eos>: stop.",
+    "Without the cache all 5 tokens are processed to get the one new KV entry: 15 pairs, 10 of them for the second time. The word that comes out is the same, <eos>: stop.",
   );
   const alone = load("toy");
   alone.runs = [alone.runs[1]]; // there is no other run whose word it could be the same as
@@ -44,7 +44,7 @@ test("sentences of longer and shorter runs", () => {
   const long = record("long run");
   assert.match(
     say(frame(long, 3)),
-    /reads the 5 rows kept so far, and looks at 6 tokens: 6 pairs instead of 21\. The word that comes out is nice\.$/,
+    /reads the 5 entries kept so far, and looks at 6 tokens: 6 pairs instead of 21\. The word that comes out is nice\.$/,
   );
   assert.match(say(frame(long, 3, { cached: false })), /15 of them scored before, up to twice\. /);
   assert.match(say(frame(long, 8)), /The word that comes out is nice, the last that was asked for\.$/);
@@ -53,22 +53,30 @@ test("sentences of longer and shorter runs", () => {
   one.sequences[0].tokens[1].text = "nice";
   assert.match(
     say(frame(readTrace(one), 0)),
-    /^The one prompt token is processed\. It makes its row of K and V and looks at itself: 1 pair\. .*, the only one that was/,
+    /^The one prompt token is processed\. It makes its KV entry and looks at itself: 1 pair\. .*, the only one that was/,
   );
 });
 
-test("a layer that shares the rows of an earlier one makes none", () => {
+test("how many layers an entry is counted in: none is named for one, and where they differ the one that is shown", () => {
+  const [two, kinds] = [record("two"), record("kinds")];
+  assert.match(say(frame(two, 1)), /Each makes its own KV entry in each layer, and/);
+  assert.match(say(frame(two, 2)), /adds one KV entry in each layer, reads/);
+  assert.match(say(frame(two, 2, { cached: false })), /the one new KV entry in each layer: /);
+  assert.match(say(frame(kinds, 1)), /adds one KV entry in this layer, reads/);
+});
+
+test("a layer that shares the KV entries of an earlier one makes none", () => {
   const kinds = record("kinds");
   assert.match(
     say(frame(kinds, 0, { layer: 4 })),
-    /This layer makes no row of K and V: each token looks at its own row and those before it in an earlier layer/,
+    /This layer makes no KV entry: each token looks at its own entry and those before it in an earlier layer/,
   );
   const decode = frame(kinds, 1, { layer: 4 });
   assert.match(
     say(decode),
-    /This layer adds no row to K and V: it looks at 6 rows of an earlier layer: 6 pairs/,
+    /This layer adds no KV entry: it looks at 6 entries of an earlier layer: 6 pairs/,
   );
-  assert.equal(ledgerOf(decode).text, "no rows of its own: those of an earlier layer are read");
+  assert.equal(ledgerOf(decode).text, "no KV entries of its own: those of an earlier layer are read");
 });
 
 test("without the mask: how many pairs more there would be, and what would go wrong", () => {
@@ -105,9 +113,9 @@ test("K's contents", () => {
   assert.deepEqual(keyTexts([0, 5, 1]), [], "of more than two numbers, none");
 });
 
-test("what keeps rows or a state has its name, with the kind of layer where there are several", () => {
+test("what keeps KV entries or a state has its name, with the kind of layer where there are several", () => {
   const names = [0, 2].map((layer) => drawerName(frame(record("kinds"), 1, { layer })));
-  assert.deepEqual(names, ["KV cache · full attention", "no rows · linear attention"]);
+  assert.deepEqual(names, ["KV cache · full attention", "no KV entries · linear attention"]);
   assert.deepEqual(
     [0, 1].map((event) => drawerName(frame(toy, event))),
     ["training keeps no cache", "KV cache"],

@@ -4,7 +4,7 @@ import { formatNumber, visibleText } from "./format.ts";
 import { CANDIDATES, lastPassOf } from "./frame.ts";
 import { nextTop, rowTop } from "./geometry.ts";
 import { Candidates, Word } from "./parts.tsx";
-import { ledgerOf, rowsNote, sumOf, throughLayers, untouched } from "./words.ts";
+import { ledgerOf, entriesNote, sumOf, throughLayers, untouched } from "./words.ts";
 import type { Board, Frame, Layout, Out } from "./types";
 
 const LINE = 24; // height of one candidate
@@ -132,7 +132,7 @@ function nextWord(board: Board, out: Out) {
   ];
 }
 
-/** What happens to the rows: beside K and V, or, where that is too narrow, together. */
+/** What happens to the KV entries: next to K and V, or, where that is too narrow, together. */
 export function notes(board: Board) {
   const { layout, frame } = board;
   const ledger = board.lab ? ledgerOf(frame) : null;
@@ -147,7 +147,7 @@ export function notes(board: Board) {
   );
   const holds = { "data-holds": ledger?.holds };
   const said = line("ledger", `ledger ${ledger?.holds ? "number" : "soft"}`, ledger?.text, holds);
-  const rows = line("noteK", "soft", rowsNote(frame));
+  const rows = line("noteK", "soft", entriesNote(frame));
   if (layout.narrow || layout.dense) {
     const place = layout.narrow ? ["said", "col 1 / -1"] : ["drawer / -1", "notes / -1"];
     return box("notes", place[0], place[1], rows, said);

@@ -174,7 +174,7 @@ export class Board {
     ];
   }
 
-  /** What the layer keeps in place of rows: one block, however many tokens there are. */
+  /** What the layer keeps instead of KV entries: one block, however many tokens there are. */
   state() {
     const place = this.at("state", "wid-state", "k / span 3", "col 1 / end");
     return (
@@ -224,17 +224,17 @@ export class Board {
     return cells;
   }
 
-  /** A token's row of K or V. */
+  /** K or V of a token. */
   content(kind: "k" | "v", column: Column, k: number) {
     const { layout } = this;
-    const contents = column.row !== "empty" ? this.contentTexts(kind, column) : [];
-    const { [column.row]: word = "" } = VIEW.rows as Record<string, string>;
+    const contents = column.entry !== "empty" ? this.contentTexts(kind, column) : [];
+    const { [column.entry]: word = "" } = VIEW.entries as Record<string, string>;
     const shown = contents.length || !layout.wordy ? contents : [word];
-    const className = `wid-row ${kind} ${column.row} ${contents.length ? "" : "said"}`;
+    const className = `wid-row ${kind} ${column.entry} ${contents.length ? "" : "said"}`;
     return (
       <div
         {...this.at(`${kind}${column.index}`, className, kind, `col ${k + 1}`)}
-        title={`${kind.toUpperCase()} of ${isolatedText(column.text)}: ${word || column.row}`}
+        title={`${kind.toUpperCase()} of ${isolatedText(column.text)}: ${word || column.entry}`}
       >
         {shown.filter(Boolean).join(kind === "k" && layout.tight ? "\n" : " · ")}
       </div>
@@ -247,7 +247,7 @@ export class Board {
     return [formatNumber(column.v[0])];
   }
 
-  /** The cache's edge: whole while it keeps its rows from pass to pass, broken where they are dropped. */
+  /** The cache's edge: whole while it keeps its entries from pass to pass, broken where they are dropped. */
   drawer() {
     const { run, event } = this.frame;
     const keeps = run.keeps && event.phase !== "training";

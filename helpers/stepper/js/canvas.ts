@@ -120,20 +120,20 @@ function drawGrid(g: Context, board: Board, theme: Theme) {
   paint(theme.q, marks[AGAIN]);
 }
 
-function drawRows(g: Context, board: Board, theme: Theme, kind: "k" | "v") {
+function drawEntries(g: Context, board: Board, theme: Theme, kind: "k" | "v") {
   const [top, height] = [board.layout.y[kind], board.layout.size[kind]];
   if (board.frame.state) return;
   for (const { x, w, column } of columnsOf(board)) {
-    const { row } = column;
-    if (row === "evicted") {
+    const { entry } = column;
+    if (entry === "evicted") {
       g.fillStyle = theme.line;
       g.fillRect(x, top + height / 2, w, 1);
       continue;
     }
     g.fillStyle = theme[`${kind}f`];
-    if (row === "written" || row === "read") g.fillRect(x, top, w, height);
-    g.strokeStyle = row === "written" || row === "made" ? theme[kind] : theme.line;
-    edge(g, row === "written" ? 2 : 1, x, top, w, height);
+    if (entry === "written" || entry === "read") g.fillRect(x, top, w, height);
+    g.strokeStyle = entry === "written" || entry === "made" ? theme[kind] : theme.line;
+    edge(g, entry === "written" ? 2 : 1, x, top, w, height);
   }
 }
 
@@ -160,9 +160,9 @@ export function drawDense(board: Board, canvas: HTMLCanvasElement, theme: Theme)
   drawHeads(g, board, theme);
   drawTicks(g, board, theme);
   drawGrid(g, board, theme);
-  drawRows(g, board, theme, "k");
+  drawEntries(g, board, theme, "k");
   drawWeights(g, board, theme);
-  drawRows(g, board, theme, "v");
+  drawEntries(g, board, theme, "v");
 }
 
 /** What stands under a point of the canvas, or null. */

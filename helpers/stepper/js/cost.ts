@@ -1,10 +1,10 @@
 // The time of a step, as Python's cost.step_time has it: tests/js/cost.test.mjs holds the two equal. A model and a card
 // are lines of machines.py.
 
-/** Layers that keep the same of a sequence: how many, numbers in a row or in a state, the tokens that a window sees
- * (null: all), KV heads that cards can divide a row among (a latent: 1; a state: null), operations of a query-key
+/** Layers that keep the same of a sequence: how many, numbers in a KV entry or in a state, the tokens that a window sees
+ * (null: all), KV heads that cards can divide an entry among (a latent: 1; a state: null), operations of a query-key
  * pair in all heads (of a state: of a token). */
-export type Kind = {
+export type LayerType = {
   layers: number;
   entry_size: number;
   window: number | null;
@@ -24,7 +24,7 @@ export type Model = {
   max_seq_len: number;
   n_layers: number;
   n_heads: number;
-  kinds: Kind[];
+  kinds: LayerType[];
   notes?: string[];
 };
 export type Card = {
@@ -53,16 +53,16 @@ type Options = Partial<typeof OPTIONS>;
 
 const sum = (numbers: number[]) => numbers.reduce((total, x) => total + x, 0);
 
-/** Rows that a layer keeps of so many tokens. */
-const rowsKept = ({ state, window }: Kind, tokens: number) =>
+/** KV entries that a layer keeps of so many tokens. */
+const entriesKept = ({ state, window }: LayerType, tokens: number) =>
   state ? 1 : Math.min(tokens, window ?? Infinity);
 
-/** Copies of a row that so many cards keep, all together. */
-const copiesOf = ({ kv_heads }: Kind, cards: number) => Math.max(1, cards / (kv_heads ?? Infinity));
+/** Copies of a KV entry that so many cards keep, all together. */
+const copiesOf = ({ kv_heads }: LayerType, cards: number) => Math.max(1, cards / (kv_heads ?? Infinity));
 
-/** Numbers in the rows of so many tokens, of all cards together. */
+/** Numbers in the KV entries of so many tokens, of all cards together. */
 const numbersOf = ({ kinds }: Model, tokens: number, cards: number) =>
-  sum(kinds.map((kind) => kind.layers * copiesOf(kind, cards) * kind.entry_size * rowsKept(kind, tokens)));
+  sum(kinds.map((kind) => kind.layers * copiesOf(kind, cards) * kind.entry_size * entriesKept(kind, tokens)));
 
 /** Numbers in the matrix of the embedding, or of the LM head. */
 const tableOf = (model: Model) => model.vocab_size * model.hidden_size;
@@ -120,8 +120,8 @@ export function stepTime(model: Model, card: Card, tokens: number, options: Opti
 }
 
 /** Pairs of a new query and a key that it may see, of one head of a layer. */
-export function pairsOf(kind: Kind, before: number, tokens: number) {
-  const most = rowsKept(kind, before + tokens);
+export function pairsOf(kind: LayerType, before: number, tokens: number) {
+  const most = entriesKept(kind, before + tokens);
   const growing = Math.max(0, Math.min(tokens, most - before)); // queries that see one more than the one before
   return growing * before + (growing * (growing + 1)) / 2 + (tokens - growing) * most;
 }
@@ -156,7 +156,7 @@ export function tokensUntilCompute(model: Model, card: Card, options: Options = 
   return high;
 }
 
-/** Bytes of the weights, and of the rows of so many tokens of one user, on all cards together. */
+/** Bytes of the weights, and of the KV entries of so many tokens of one user, on all cards together. */
 export function bytesOf(
   model: Model,
   tokens: number,
@@ -169,7 +169,7 @@ export function bytesOf(
   };
 }
 
-/** How many users' rows of so many tokens fit beside the weights. */
+/** How many users fit next to the weights, with the KV entries of so many tokens each. */
 export function usersThatFit(model: Model, card: Card, tokens: number, options: Options = {}) {
   const { weights, user } = bytesOf(model, tokens, options);
   return Math.max(0, Math.floor(((options.cards ?? 1) * card.memory_nbytes - weights) / user));

@@ -58,9 +58,9 @@ export function formatGib(nbytes: number) {
   return `${text} ${name}`;
 }
 
-/** 1 row, 4 rows, 1,024 rows */
+/** 1 entry, 4 entries, 1,024 pairs */
 function formatCount(n: number, one: string) {
-  return `${n.toLocaleString("en")} ${n === 1 ? one : `${one}s`}`;
+  return `${n.toLocaleString("en")} ${n === 1 ? one : `${one.replace(/y$/, "ie")}s`}`;
 }
 
 /**

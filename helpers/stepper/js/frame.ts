@@ -45,10 +45,10 @@ export function rowCells(
 }
 
 /** K and V of one token: written, read, made (used and dropped), evicted (kept before), empty. */
-function rowState(run: Run, { index, counted, counts, part, visible }: Event, token: number) {
+function entryState(run: Run, { index, counted, counts, part, visible }: Event, token: number) {
   if (holds(part.written, token)) return "written";
   if (holds(part.read, token)) return "read";
-  if (!counts.products) return "empty"; // no rows in this layer
+  if (!counts.products) return "empty"; // no KV entries in this layer
   if (visible.has(token)) return counts.kv_rows ? "made" : "read"; // an earlier layer's
   return run.keeps && counted && firstRunOf(run, token) < index ? "evicted" : "empty";
 }
@@ -178,7 +178,7 @@ export function runOf(record: TraceRecord, cached: boolean) {
   return (cached ? record.withCache : record.withoutCache) ?? record.runs[0];
 }
 
-/** What a layer keeps in place of rows, by name: a state; null where it keeps rows. */
+/** What a layer keeps instead of KV entries, by name: a state; null where it keeps entries. */
 function stateOf(shapes: Pass["shapes"][number] | null) {
   if (!shapes || shapes.v !== null) return null;
   return Object.entries(shapes).filter(([, shape]) => Array.isArray(shape));
@@ -219,7 +219,7 @@ export function frameOf(whole: TraceRecord, { layer, ...look }: Look) {
     ...{ record, run, event, layer, row, head, ahead: look.ahead ?? false },
     other: (run.keeps ? record.withoutCache : record.withCache)?.events[event.index] ?? null,
     columns: indices.map((j) => ({
-      ...{ ...tokenState(record, run, event, j), row: rowState(run, event, j) },
+      ...{ ...tokenState(record, run, event, j), entry: entryState(run, event, j) },
       ...{ k: content("k", j), v: content("v", j) },
     })),
     heads: heads.map((one) => ({ head: one, name: headName(record, one) })),

@@ -2,7 +2,7 @@
 // of a chosen model's tensors. tests/lab_cases.py does the same; nothing here asks the page.
 import VIEW from "../view.json" with { type: "json" };
 import { optionsOf } from "./case.ts";
-import { pairsOf, tokensUntilCompute, type Kind, type Model } from "./cost.ts";
+import { pairsOf, tokensUntilCompute, type LayerType, type Model } from "./cost.ts";
 import { fillText } from "./format.ts";
 import { sizeOf } from "./trace.ts";
 import type { Facts } from "./step_time.ts";
@@ -36,23 +36,23 @@ export function passAt(
 }
 
 /** Of a model's kinds of layers the one whose queries see most: full attention, or else the widest window. */
-export function widestOf({ kinds }: Pick<Model, "kinds">): Kind {
-  const reach = ({ state, window }: Kind) => (state ? 0 : (window ?? Infinity));
+export function widestOf({ kinds }: Pick<Model, "kinds">): LayerType {
+  const reach = ({ state, window }: LayerType) => (state ? 0 : (window ?? Infinity));
   return kinds.reduce((a, b) => (reach(b) > reach(a) ? b : a));
 }
 
-/** Rows of earlier tokens that a pass's queries see. */
-const rowsSeen = ({ window }: Kind, before: number) => Math.min(before, (window ?? Infinity) - 1);
+/** KV entries of earlier tokens that a pass's queries see. */
+const entriesSeen = ({ window }: LayerType, before: number) => Math.min(before, (window ?? Infinity) - 1);
 
 /** What a pass counts in one layer, of one head and one user. `again` is what a cache spares, or what is processed again
  * without one: all that is not fresh. */
-export function countsOf({ tokens, before, fresh }: Pass, kind: Kind, keeps: boolean): Counts {
+export function countsOf({ tokens, before, fresh }: Pass, kind: LayerType, keeps: boolean): Counts {
   const seen = tokens + before;
   return {
     tokens,
     pairs: pairsOf(kind, before, tokens),
     written: keeps ? tokens : 0,
-    read: keeps ? rowsSeen(kind, before) : 0,
+    read: keeps ? entriesSeen(kind, before) : 0,
     againTokens: seen - fresh,
     againPairs: pairsOf(kind, 0, seen - fresh),
   };
@@ -64,7 +64,7 @@ export function accumulated(
   event: Event,
   prompt: number,
   length: number | null,
-  kind: Kind,
+  kind: LayerType,
 ) {
   const counts = (one: Event) => countsOf(passAt(one, prompt, length), kind, keeps && one.counted);
   const now = counts(event);
@@ -76,7 +76,7 @@ export function accumulated(
 
 /** KV heads and the numbers of a key and of a value in one: those of an operation for each, and K and V equally
  * wide, but for a latent, one list for all heads, whose value is a part of its key. */
-export function headOf({ entry_size: size, pair }: Kind, nHeads: number) {
+export function headOf({ entry_size: size, pair }: LayerType, nHeads: number) {
   const both = pair / (2 * nHeads);
   const latent = size < both;
   return latent
@@ -88,7 +88,7 @@ export function headOf({ entry_size: size, pair }: Kind, nHeads: number) {
 export function shapesAt({ tokens: T, before, logits }: Pass, model: Model) {
   const kind = widestOf(model);
   const { latent, kvHeads, k, v } = headOf(kind, model.n_heads);
-  const [S, H, C] = [T + rowsSeen(kind, before), model.n_heads, model.hidden_size];
+  const [S, H, C] = [T + entriesSeen(kind, before), model.n_heads, model.hidden_size];
   const operations: [string, number[]][] = [
     ["x", [T, C]],
     ["q", [H, T, k]],
@@ -116,7 +116,7 @@ export function insightOf(
   let kind: keyof typeof VIEW.lab.insights = computes
     ? "users compute"
     : longest === "kv_cache"
-      ? "rows"
+      ? longest
       : users > 1
         ? "together"
         : "alone";

@@ -18,7 +18,7 @@ const shape = (lengths: number[]) => lengths.map(written).join(" × ");
 
 /** What bounds this pass, and what there is to learn from it. */
 export function Bound({ frame: { event, run, record }, chosen: given }: { frame: Frame; chosen: Case }) {
-  const chosen = event.counted ? given : { ...given, kvBits: 0 }; // training keeps no rows
+  const chosen = event.counted ? given : { ...given, kvBits: 0 }; // training keeps no entries
   const pass = passAt(event, record.prompt, chosen.tokens);
   const ran = { phase: event.phase, keeps: run.keeps, prompt: chosen.tokens ?? record.prompt };
   return (

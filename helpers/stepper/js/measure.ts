@@ -42,9 +42,10 @@ export function measuresOf({ record, run, heads, ...frame }: Frame, lab: boolean
 
 /** What stands in a token's K and V, layer by layer: columns that fit them all do not move between layers. */
 function contentsOf(record: TraceRecord, index: number, lab: boolean) {
-  const rows = (kind: "k" | "v") => record.values.map(({ layer }) => contentOf(record, kind, index, layer));
+  const contents = (kind: "k" | "v") =>
+    record.values.map(({ layer }) => contentOf(record, kind, index, layer));
   return {
-    k: lab ? rows("k").map((row) => keyTexts(row)) : [],
-    v: rows("v").flatMap((row) => (row?.length === 1 ? [formatNumber(row[0])] : [])),
+    k: lab ? contents("k").map(keyTexts) : [],
+    v: contents("v").flatMap((v) => (v?.length === 1 ? [formatNumber(v[0])] : [])),
   };
 }

@@ -2,7 +2,7 @@
 // the two equal. What is known of families of models, and the words, stand in cost/families.json.
 import KNOWN from "../../cost/families.json" with { type: "json" };
 import { fillText } from "./format.ts";
-import type { Kind, Model } from "./cost";
+import type { LayerType, Model } from "./cost";
 
 type Config = Record<string, any>;
 /** A model line; `n_parameters` null where KV entries alone are counted, and the first note says why. */
@@ -54,7 +54,7 @@ const refusal = (name: string, values: Record<string, string | number>) =>
   new Error(fillText(known.refusals[name], values));
 
 /** A size is not known; where only the parameters need it, KV entries are counted all the same. */
-class Uncounted extends Error {}
+class UnknownParameters extends Error {}
 
 /** The model that a config describes, for what needs its parameters. Error, too, where they are not known. */
 export function modelOf(outer: unknown): Model {
@@ -77,9 +77,9 @@ export function lineOf(outer: unknown): Line {
     throw refusal("unread", { key, got: written(config[key]) });
   const [L, own] = [kinds.length, ownOf(n)];
   const counted = new Map(kinds.map((kind) => [kind, kinds.filter((x) => x === kind).length]));
-  const lines: Map<string, Kind> = new Map();
+  const lines: Map<string, LayerType> = new Map();
   kinds.slice(0, own).forEach((kind, i) => {
-    const line = kindLine(kind, i in changes ? sizesOf({ ...config, ...changes[i] }) : n);
+    const line = layerTypeOf(kind, i in changes ? sizesOf({ ...config, ...changes[i] }) : n);
     const same = JSON.stringify(line);
     lines.set(same, { ...line, layers: (lines.get(same)?.layers ?? 0) + 1 });
   });
@@ -89,7 +89,7 @@ export function lineOf(outer: unknown): Line {
   try {
     sizes = countedOf(config, n, counted);
   } catch (error) {
-    if (!(error instanceof Uncounted)) throw error;
+    if (!(error instanceof UnknownParameters)) throw error;
     why = error.message;
   }
   const {
@@ -112,17 +112,17 @@ export function lineOf(outer: unknown): Line {
   };
 }
 
-/** The parameters, and what they need. Uncounted where that is not known. */
+/** The parameters, and what they need. UnknownParameters where that is not known. */
 function countedOf(config: Config, n: Sizes, counted: Map<string, number>) {
   const type = written(config.model_type ?? null);
-  if (familyOf(config)?.parts === false) throw uncounted("parts", { type });
+  if (familyOf(config)?.parts === false) throw unknownParameters("parts", { type });
   for (const [key, value] of Object.entries(config))
     if (!familyOf(config) && known.activations.includes(key) && !["silu", "swish", null].includes(value))
-      throw uncounted("activation", { key, got: written(value), type });
+      throw unknownParameters("activation", { key, got: written(value), type });
   const shared = ownOf(n) < n("L") ? ["num_kv_shared_layers"] : [];
   if (isSet(config.per_layer_config)) shared.push("per_layer_config");
   for (const key of [...unreadOf(config, n, "part"), ...shared])
-    throw uncounted("unread parts", { key, got: written(config[key]) });
+    throw unknownParameters("unread parts", { key, got: written(config[key]) });
   const [L, sparse] = [n("L"), sparseOf(config, n)];
   const plain = ["C", sparse ? "M" : "F", "V", "P"].map((name) => n(name));
   const [C, , V] = plain;
@@ -139,8 +139,8 @@ function countedOf(config: Config, n: Sizes, counted: Map<string, number>) {
   return { ...sizes, experts: [of, chosen] as [number, number], active };
 }
 
-const uncounted = (name: string, values: Record<string, string | number>) =>
-  new Uncounted(fillText(known.refusals[name], values));
+const unknownParameters = (name: string, values: Record<string, string | number>) =>
+  new UnknownParameters(fillText(known.refusals[name], values));
 
 /** A size, 0 where it is not known, or is not one number. */
 function orZero(n: Sizes, name: string) {
@@ -223,7 +223,8 @@ function sizesOf(config: Config): Sizes {
       // A key that is not there is as in its family; null is as in most.
       value = (there.length ? usual : null) ?? defaults[name] ?? usualHere[keys[0]] ?? null;
       if (typeof value === "string") value = sum(value);
-      if (value === null) throw uncounted("missing", { key, type: written(config.model_type ?? null) });
+      if (value === null)
+        throw unknownParameters("missing", { key, type: written(config.model_type ?? null) });
     }
     if (name === "every" && typeof value === "string" && /^L*G$/.test(value)) value = value.length;
     const got = written(value);
@@ -295,7 +296,7 @@ function sparseOf(config: Config, n: Sizes) {
 }
 
 /** A line of `kinds`, for one layer. */
-function kindLine(kind: string, n: Sizes): Kind {
+function layerTypeOf(kind: string, n: Sizes): LayerType {
   const line = { layers: 1, window: null, state: kind === "state", kv_heads: null };
   if (kind === "state") return { ...line, entry_size: n("state"), pair: 4 * n("state") };
   if (kind === "latent")

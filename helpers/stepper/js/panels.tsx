@@ -4,6 +4,7 @@ import { NextWord, sums } from "./beside.tsx";
 import { fillText, formatNumber } from "./format.ts";
 import { DENSE_FROM } from "./geometry.ts";
 import { Legend, QUIET, Word } from "./parts.tsx";
+import { whereOf } from "./words.ts";
 import type { Board, Frame } from "./types";
 
 const LEGEND_MARKS: Record<string, string> = { masked: VIEW.marks.masked, again: "2" };
@@ -22,12 +23,12 @@ export function BoardLegend({ board, columns }: { board: Board; columns: number 
       word,
     ]);
   const ahead = board.frame.ahead ? [["wid-cell ahead", "", VIEW.labels.ahead]] : [];
-  const evicted = board.frame.columns.some(({ row }) => row === "evicted");
-  const states = Object.keys(VIEW.rows) as (keyof typeof VIEW.rows)[];
-  const rows = (evicted ? states : states.slice(0, 3)).map((state) => [
-    ...[`wid-row v ${state}`, "", VIEW.rows[state]],
+  const evicted = board.frame.columns.some(({ entry }) => entry === "evicted");
+  const states = Object.keys(VIEW.entries) as (keyof typeof VIEW.entries)[];
+  const entries = (evicted ? states : states.slice(0, 3)).map((state) => [
+    ...[`wid-row v ${state}`, "", VIEW.entries[state]],
   ]);
-  return <Legend label="Legend" items={[...cells, ...ahead, ...rows, ["", "", VIEW.labels.area]]} />;
+  return <Legend label="Legend" items={[...cells, ...ahead, ...entries, ["", "", VIEW.labels.area]]} />;
 }
 
 function ContextTable({ frame, withTargets }: { frame: Frame; withTargets: boolean }) {
@@ -153,7 +154,7 @@ export function Foot({ board }: { board: Board }) {
         <section>
           <h3>{VIEW.work.price}</h3>
           <p>
-            {`${VIEW.work.stored} `}
+            {`${fillText(VIEW.work.stored, { where: whereOf(frame) })} `}
             <b>{stored.toLocaleString("en")}</b>
           </p>
           <p class="soft">{`${fillText(VIEW.work["so far"], { soFar })}${more}`}</p>

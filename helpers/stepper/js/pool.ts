@@ -23,23 +23,23 @@ function marksOf(requests: EngineTrace["requests"]) {
   return ids.map((_, i) => String.fromCharCode(65 + (i % 26)) + (i < 26 ? "" : Math.floor(i / 26)));
 }
 
-/** Rows of a text's first tokens in the page at a place. */
-const rowsIn = (tokens: number, place: number, size: number) =>
+/** KV entries of a text's first tokens in the page at a place. */
+const entriesIn = (tokens: number, place: number, size: number) =>
   Math.max(0, Math.min(size, tokens - place * size));
 
 function countsOf({ running, waiting }: Step, size: number) {
-  const rows: Map<number, number> = new Map();
+  const filled: Map<number, number> = new Map();
   const shared = new Set();
   for (const { table, stop } of running)
     table.forEach((page, place) => {
-      if (rows.has(page)) shared.add(page);
-      rows.set(page, Math.max(rows.get(page) ?? 0, rowsIn(stop, place, size)));
+      if (filled.has(page)) shared.add(page);
+      filled.set(page, Math.max(filled.get(page) ?? 0, entriesIn(stop, place, size)));
     });
   return {
     run: running.reduce((sum, { start, stop }) => sum + stop - start, 0),
     found: running.reduce((sum, { found }) => sum + found, 0),
-    used: rows.size,
-    wasted: [...rows.values()].reduce((sum, filled) => sum + size - filled, 0),
+    used: filled.size,
+    wasted: [...filled.values()].reduce((sum, entries) => sum + size - entries, 0),
     waiting: waiting.length,
     shared: shared.size,
   };
@@ -104,13 +104,13 @@ export function countAt({ counts }: Pool, n: number, what: Counted) {
   return { now: all[n], soFar: sum ? all.reduce((a, b) => a + b, 0) : Math.max(...all), sum };
 }
 
-/** Each page in a step: who owns it, its place in their texts, its rows before and after, and whether it was taken
+/** Each page in a step: who owns it, its place in their texts, its entries before and after, and whether it was taken
  * anew. What lies in a free page is the text of the last that had it. */
 export function momentAt({ steps, held, page_size }: Pool, n: number) {
   const pages = held.map((texts) => {
     const { holder, place } = texts.findLast(({ since }) => since <= n) ?? texts[0];
-    const rows = { before: 0, filled: 0, taken: false, findable: false };
-    return { owners: [] as number[], holder, place, ...rows };
+    const entries = { before: 0, filled: 0, taken: false, findable: false };
+    return { owners: [] as number[], holder, place, ...entries };
   });
   const step = steps[n];
   for (const { request, start, stop, table, found } of step.running) {
@@ -119,8 +119,8 @@ export function momentAt({ steps, held, page_size }: Pool, n: number) {
     table.forEach((number, place) => {
       const page = pages[number];
       page.owners.push(request);
-      page.before = Math.max(page.before, rowsIn(start, place, page_size));
-      page.filled = Math.max(page.filled, rowsIn(stop, place, page_size));
+      page.before = Math.max(page.before, entriesIn(start, place, page_size));
+      page.filled = Math.max(page.filled, entriesIn(stop, place, page_size));
       page.taken ||= place >= had;
     });
   }
@@ -185,7 +185,7 @@ export function pointedAt(pool: Pool, n: number, { step, pages }: Moment, { requ
   if (page !== undefined) {
     const { owners, holder, place, filled, findable } = pages[page];
     const first = place * pool.page_size;
-    const values = { page, rows: filled, size: pool.page_size, from: first + 1, to: first + filled };
+    const values = { page, entries: filled, size: pool.page_size, from: first + 1, to: first + filled };
     if (!filled || !(owners.length || findable))
       return fillText(said[owners.length ? "empty" : "free"], { page, names: names(pool, owners) });
     const whose = names(pool, findable ? [holder] : owners);
@@ -198,7 +198,7 @@ export function pointedAt(pool: Pool, n: number, { step, pages }: Moment, { requ
   const share = step.running.find((one) => one.request === request);
   if (share) {
     const { table, stop } = share;
-    return fillText(said.running, { name, rows: stop, table: table.join(", "), of: table.length });
+    return fillText(said.running, { name, entries: stop, table: table.join(", "), of: table.length });
   }
   if (step.waiting.includes(request)) return fillText(said.waiting, { name });
   const came = pool.steps.slice(0, n).some(({ running }) => running.some((one) => one.request === request));

@@ -348,7 +348,7 @@ function Stay({
   );
 }
 
-/** A page: the letters of all its owners, its rows; its number, or its place in the table that is pointed at. */
+/** A page: the letters of all its owners, its entries; its number, or its place in the table that is pointed at. */
 function Page({
   one,
   number,
@@ -376,15 +376,15 @@ function Page({
     : findable
       ? "findable"
       : "free";
-  const share = (rows: number) => `${(100 * rows) / pool.page_size}%`;
-  const rows = owners.length > 0 || findable;
+  const share = (entries: number) => `${(100 * entries) / pool.page_size}%`;
+  const kept = owners.length > 0 || findable;
   return (
     <div
       class={`wid-page ${state} p${pools.patternOf(holder)} ${place === undefined ? "" : "lit"}`}
       data-page={number}
     >
-      {rows && <i class="wid-filled" style={`width:${share(filled)}`} />}
-      {rows && filled > before && owners.length > 0 && (
+      {kept && <i class="wid-filled" style={`width:${share(filled)}`} />}
+      {kept && filled > before && owners.length > 0 && (
         <i class="wid-filled new" style={`left:${share(before)};width:${share(filled - before)}`} />
       )}
       {taken && <i class="wid-taken" key={step} />}

@@ -236,7 +236,7 @@ function Bars({ facts: { step } }: { facts: Facts }) {
 /** What memory holds, and who fits. */
 function Room({ facts }: { facts: Facts }) {
   const { memory } = facts;
-  const all = Math.max(memory.has, memory.weights + memory.rows);
+  const all = Math.max(memory.has, memory.weights + memory.kv);
   const { holds, fits } = roomOf(facts);
   return (
     <>
@@ -244,7 +244,7 @@ function Room({ facts }: { facts: Facts }) {
         <span>{SAY.memory}</span>
         <span class="wid-span holds" style={`--has:${(100 * memory.has) / all}%`}>
           {piece({ term: "weights", from: 0, share: memory.weights / all })}
-          {piece({ term: "kv_cache", from: memory.weights / all, share: memory.rows / all })}
+          {piece({ term: "kv_cache", from: memory.weights / all, share: memory.kv / all })}
         </span>
       </div>
       <p>{`${holds}. ${fits}`}</p>

@@ -33,7 +33,7 @@ export function factsOf(chosen: Case, pass: Pass) {
     longest: longestOf(step),
     least: SAY.least[bandwidthReached === 100 && computeReached === 100 ? 0 : 1],
     fit: usersThatFit(model, card, kept, options),
-    memory: { weights, rows: users * user, has: cards * card.memory_nbytes },
+    memory: { weights, kv: users * user, has: cards * card.memory_nbytes },
   };
 }
 
@@ -91,9 +91,9 @@ export function roomOf({ chosen, memory, fit, kept }: Facts) {
     cards > 1 ? fillText(SAY["several cards"], { cards, card: chosen.card.name }) : chosen.card.name;
   const kind =
     fit > 0 ? (fit < users ? "too many" : "fit") : memory.weights > memory.has ? "none" : "no room";
-  const [weights, rows, has] = [memory.weights, memory.rows, memory.has].map(formatGib);
+  const [weights, kv, has] = [memory.weights, memory.kv, memory.has].map(formatGib);
   return {
-    holds: fillText(SAY.holds, { weights, rows, has }),
+    holds: fillText(SAY.holds, { weights, kv, has }),
     fits: fillText(SAY[kind], { fit, users, tokens: kept, model: model.name, card }),
   };
 }

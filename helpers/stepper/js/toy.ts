@@ -1,9 +1,9 @@
 // The four-head toy as helpers/toy.py runs it, so that the reader can change its prompt in the page. `toy` holds the
 // constants that Python wrote: queries, a sink score a head (null: it has none), LM head, vocabulary.
 
-/** The constants, and V and K of a layer, a row a token. */
+/** The constants, and V and K of a layer, by token. */
 export type Toy = { queries: number[][]; sink: (number | null)[]; lm_head: number[][]; vocabulary: string[] };
-export type Rows = { k: number[][]; v: number[] };
+export type Entries = { k: number[][]; v: number[] };
 
 /** The sum of products, as far as `a` goes. */
 function dotProduct(a: number[], b: number[]) {
@@ -34,14 +34,14 @@ export function toyContexts(toy: Toy, keys: number[][], values: number[]) {
 /** Run tokens that carry `numbers` through the layers: {k, v} of each layer, and the contexts of the last. */
 export function runToy(toy: Toy, numbers: number[], layers: number) {
   const k = numbers.map((_, i) => [i % 2, i + 1]); // [is the position even, position], and positions count from 1
-  const rows: Rows[] = [];
+  const entries: Entries[] = [];
   let [v, contexts] = [numbers, [[0]]];
   for (let layer = 0; layer < layers; layer++) {
-    rows.push({ k, v });
+    entries.push({ k, v });
     contexts = toyContexts(toy, k, v);
     v = contexts.map((row) => row.reduce((sum, x) => sum + x) / row.length);
   }
-  return { rows, contexts };
+  return { entries, contexts };
 }
 
 /** What the model says after the last token: the choice is that of the largest logit, of equal ones the first. */

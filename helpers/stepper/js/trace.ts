@@ -39,7 +39,7 @@ function namePasses(passes: Pass[]) {
   });
 }
 
-/** A pass as one layer does it: layers with a window, or with a state, see and keep other rows than the part says. */
+/** A pass as one layer does it: layers with a window, or with a state, see and keep other entries than the part says. */
 function readPass({ parts: [first], counts: all, others = [] }: Pass, layer: number) {
   const other = others.find(({ layers }) => layers.includes(layer));
   const part = { ...first, ...other };
@@ -95,7 +95,7 @@ export function recordIn(record: TraceRecord, layer: number): TraceRecord {
   return known;
 }
 
-/** The layers that can be shown: those with heads that were recorded, and those that keep no rows. */
+/** The layers that can be shown: those with heads that were recorded, and those that keep no KV entries. */
 function layersOf({ recorded, runs: [run] }: Trace) {
   const rowless = run.passes[0].shapes.filter(({ v }) => v === null).map(({ layer }) => layer);
   return [...new Set([...recorded.map(([layer]) => layer), ...rowless])].sort((a, b) => a - b);

@@ -1,8 +1,8 @@
-// What if: the reader changes the toy's prompt and sees which rows of a cache that was filled before go stale.
+// What if: the reader changes the toy's prompt and sees which KV entries of a cache that was filled before go stale.
 import VIEW from "../view.json" with { type: "json" };
 import { keyTexts } from "./words.ts";
 import { fill, fillText, formatNumber, formatPercent } from "./format.ts";
-import { runToy, toyContexts, toySays, type Rows, type Toy } from "./toy.ts";
+import { runToy, toyContexts, toySays, type Entries, type Toy } from "./toy.ts";
 import type { Parts } from "./types";
 
 export type Token = { word: string; number: number };
@@ -42,7 +42,7 @@ function pairTokens(before: Token[], now: Token[]) {
   return from;
 }
 
-/** How many tokens from the first on are the same: a cache may keep their rows and no others. */
+/** How many tokens from the first on are the same: a cache may keep their KV entries and no others. */
 export function commonPrefix(before: Token[], now: Token[]) {
   const differs = now.findIndex((token, i) => !before[i] || editKind(before[i], token));
   return differs < 0 ? now.length : differs;
@@ -53,7 +53,7 @@ function sameNumbers(a: number | number[], b: number | number[]) {
   return [a].flat().every((x, i) => Math.abs(x - others[i]) <= ALIKE * Math.max(1, Math.abs(x)));
 }
 
-/** What becomes of the rows of a cache that holds `before` when the prompt is `now`. */
+/** What becomes of the KV entries of a cache that holds `before` when the prompt is `now`. */
 export function whatIf(toy: Toy, before: Token[], now: Token[]) {
   const carried = [before, now].map((tokens) => tokens.map((token) => token.number));
   const [old, fresh] = carried.map((numbers) => runToy(toy, numbers, DEEPEST + 1));
@@ -74,21 +74,21 @@ export function whatIf(toy: Toy, before: Token[], now: Token[]) {
     out: before.filter((_, i) => !from.includes(i)),
     kept,
     rerun: Math.max(1, now.length - kept), // the last in any case: the cache holds no logits
-    layers: fresh.rows.map(({ k, v }, layer) => ({
-      k: compare(k, old.rows[layer].k),
-      v: compare(v, old.rows[layer].v),
+    layers: fresh.entries.map(({ k, v }, layer) => ({
+      k: compare(k, old.entries[layer].k),
+      v: compare(v, old.entries[layer].v),
     })),
     before: toySays(toy, old.contexts),
     now: says,
-    mended: mended(toy, old.rows, fresh.rows, from, says),
+    mended: mended(toy, old.entries, fresh.entries, from, says),
   };
 }
 
-/** What it says if layer 1's rows are made again and of layer 2's only the last; null if nobody could tell. */
+/** What it says if layer 1's entries are made again and of layer 2's only the last; null if nobody could tell. */
 function mended(
   toy: Toy,
-  old: Rows[],
-  fresh: Rows[],
+  old: Entries[],
+  fresh: Entries[],
   from: (number | null)[],
   now: ReturnType<typeof toySays>,
 ) {
@@ -112,7 +112,7 @@ function sayChanges({ from, kinds, out, tokens: [before, now] }: Result) {
   return fill(WHAT.changes[kind], { ...words, ...numbers });
 }
 
-/** Which rows went stale, layer by layer. */
+/** Which KV entries went stale, layer by layer. */
 function sayStale(layers: Layer[]) {
   const said = layers.flatMap((rows, layer) =>
     KINDS.map((kind) => {
@@ -123,7 +123,7 @@ function sayStale(layers: Layer[]) {
   return said.filter(Boolean).join(" ") || WHAT.fresh;
 }
 
-/** The whole sentence under the rows, as parts. */
+/** The whole sentence under the entries, as parts. */
 export function sayWhatIf(result: Result): Parts {
   const { kept, rerun, layers, mended, tokens } = result;
   const [before, now] = tokens;
@@ -138,11 +138,11 @@ export function sayWhatIf(result: Result): Parts {
   return [...parts, " ", ...fill(WHAT.trap, { word: { token: mended.word }, wrong })];
 }
 
-/** A row's number or numbers, and under them what became of it, in words. */
+/** The number or numbers of K or V, and under them what became of it, in words. */
 export function cellTexts({ now, was, state }: Cell) {
   const write = (row: number | number[]) =>
     Array.isArray(row) ? keyTexts(row).join(" · ") : formatNumber(row);
-  if (state !== "stale" || was === null) return [write(now), state === "new" ? WHAT.rows.new : ""];
+  if (state !== "stale" || was === null) return [write(now), state === "new" ? WHAT.entries.new : ""];
   if (write(now) === write(was)) return [write(now), was < now ? WHAT.less : WHAT.more];
   return [write(now), fillText(WHAT.was, { was: write(was) })];
 }

@@ -1,4 +1,4 @@
-// Draws what if: the prompt to change, the rows of each layer under it, and what the model says.
+// Draws what if: the prompt to change, the KV entries of each layer under it, and what the model says.
 import VIEW from "../view.json" with { type: "json" };
 import { fill, fillText, isolatedText, visibleText } from "./format.ts";
 import { Button, Candidate, Legend, Parts, QUIET } from "./parts.tsx";
@@ -112,7 +112,7 @@ export class WhatIfView extends View {
     const { now } = this;
     this.root.style.setProperty("--wid-many", String(now.length));
     const result = whatIf(this.toy, this.before, now);
-    const marks = Object.entries(WHAT.rows).map(([state, text]) => [`wid-stored v ${state}`, "", text]);
+    const marks = Object.entries(WHAT.entries).map(([state, text]) => [`wid-stored v ${state}`, "", text]);
     return (
       <>
         <div class="wid-controls">
@@ -199,8 +199,8 @@ export class WhatIfView extends View {
     );
   }
 
-  /** A line that says what a layer's rows come from, and under it the rows. */
-  layer(rows: Layer, text: string, layer: number) {
+  /** A line that says what a layer's KV entries come from, and under it the entries. */
+  layer(entries: Layer, text: string, layer: number) {
     return [
       <tr>
         <th class="wid-layer" colSpan={this.now.length + 2}>
@@ -214,8 +214,8 @@ export class WhatIfView extends View {
             <b class={kind}>{kind.toUpperCase()}</b>
             <i>{WHAT.parts[kind]}</i>
           </th>
-          {rows[kind].map((cell) => (
-            <td class={`wid-stored ${kind} ${cell.state}`} title={WHAT.rows[cell.state]}>
+          {entries[kind].map((cell) => (
+            <td class={`wid-stored ${kind} ${cell.state}`} title={WHAT.entries[cell.state]}>
               {cellTexts(cell).map((part) => (
                 <span>{part}</span>
               ))}
@@ -226,7 +226,7 @@ export class WhatIfView extends View {
     ];
   }
 
-  /** The rule under the rows: which of them may be kept, and which tokens are processed again. */
+  /** The rule under the entries: which of them may be kept, and which tokens are processed again. */
   prefix({ kept, rerun }: Result) {
     const rest = this.now.length - kept;
     return (

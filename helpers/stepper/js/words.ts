@@ -27,7 +27,11 @@ function sayPrefill(frame: Frame) {
   const { event, record, run } = frame;
   const one = record.prompt === 1 ? " one" : "";
   return inOne(
-    say(readsShared(frame) ? "prefill shared" : `prefill${one}`, { ...event.counts, prompt: record.prompt }),
+    say(readsShared(frame) ? "prefill shared" : `prefill${one}`, {
+      ...event.counts,
+      prompt: record.prompt,
+      where: whereOf(frame),
+    }),
     comesOut(frame, `first${one}`),
     run.keeps ? [] : say("not kept"),
   );
@@ -45,7 +49,8 @@ function sayDecode(frame: Frame) {
   return inOne(
     say(readsShared(frame) ? "decode shared" : "decode", {
       token,
-      rows: rowsRead(frame),
+      entries: entriesRead(frame),
+      where: whereOf(frame),
       seen: counts.pairs,
       cost,
     }),
@@ -53,26 +58,35 @@ function sayDecode(frame: Frame) {
   );
 }
 
+/** Where a pass leaves as many KV entries as the layer that is shown: each layer keeps its own. */
+export const whereOf = ({ event, record }: Frame) =>
+  VIEW.labels.where[record.model.n_layers < 2 ? 0 : event.raw.others?.length ? 2 : 1];
+
 /** Whether the layer makes no K and V, and reads those of an earlier layer. */
 const readsShared = ({ event, state }: Frame) => !state && event.counts.kv_rows === 0;
 
-function rowsRead({ event, record }: Frame) {
+function entriesRead({ event, record }: Frame) {
   const byPrefill = event.counts.rows_read === record.prompt;
-  return say(byPrefill ? "rows of prefill" : "rows so far", event.counts);
+  return say(byPrefill ? "entries of prefill" : "entries so far", event.counts);
 }
 
 /** Pairs of this pass that were scored before, and how often at most. */
-function sayAgain({ event, run }: Frame) {
+function sayAgain(frame: Frame) {
+  const { event, run } = frame;
   const again = event.queries.flatMap((query) => {
     const { states, counts } = rowCells(run, event.index, query, 0, query + 1);
     return [...counts].filter((_, j) => states[j] === AGAIN);
   });
   const times = again.reduce((most, n) => Math.max(most, n), 1) - 1; // too many for arguments of a call
   const often = times === 1 ? "second time" : times === 2 ? "up to twice" : "up to";
-  return say("again", { ...event.counts, times: say(often, { repeated: again.length, times }) });
+  return say("again", {
+    ...event.counts,
+    where: whereOf(frame),
+    times: say(often, { repeated: again.length, times }),
+  });
 }
 
-/** What a pass does in a layer that keeps a state in place of rows, or nothing. */
+/** What a pass does in a layer that keeps a state instead of KV entries, or nothing. */
 function sayState(frame: Frame): Parts {
   const { event, record, state } = frame;
   const [query] = event.queries;
@@ -81,7 +95,7 @@ function sayState(frame: Frame): Parts {
   return event.part.out.length ? inOne(what, comesOut(frame, "out")) : what;
 }
 
-/** What a layer keeps in place of rows, in words: how many numbers of what. */
+/** What a layer keeps instead of KV entries, in words: how many numbers of what. */
 export function stateText({ state }: Frame) {
   const shapes = (state ?? []).map(([name, shape]) =>
     fillText(VIEW.state.shape, { name, shape: (shape as number[]).slice(1).join(" × ") }),
@@ -89,7 +103,7 @@ export function stateText({ state }: Frame) {
   return shapes.length ? fillText(VIEW.state.holds, { shapes: shapes.join(", ") }) : VIEW.state.empty;
 }
 
-/** The name of what keeps rows or a state, with the kind of layer where there are several. */
+/** The name of what keeps KV entries or a state, with the type of layer where there are several. */
 export function drawerName({ run, event, state, record, layer }: Frame) {
   const keeps = run.keeps && event.phase !== "training";
   const name = state ? VIEW.drawer.state : VIEW.drawer[keeps ? "keeps" : run.keeps ? "training" : "drops"];
@@ -134,8 +148,8 @@ export function ledgerOf(frame: Frame) {
   return { holds: kind === "holds", text: fillText(VIEW.ledger[kind], values) };
 }
 
-/** What happens to rows of K and V in this pass. */
-export function rowsNote(frame: Frame) {
+/** What happens to KV entries in this pass. */
+export function entriesNote(frame: Frame) {
   const { event, run, state } = frame;
   if (state) return VIEW.notes[state.length ? "state" : "nothing"];
   const { kv_rows: made, rows_read: read, positions } = event.counts;
@@ -265,7 +279,7 @@ export function describe(frame: Frame, lab: boolean) {
     if (ranges.length) lines.push(`${words}: ${nameRanges(record, ranges)}.`);
   };
   if (event.counted) list("Not run in this pass", (c) => !c.live && lastPassOf(run, event.index, c.index));
-  for (const [state, word] of Object.entries({ ...VIEW.rows, made: "made, used and dropped" }))
-    list(`Rows of K and V ${word}`, (c) => c.row === state);
+  for (const [state, word] of Object.entries({ ...VIEW.entries, made: "made, used and dropped" }))
+    list(`KV entries ${word}`, (c) => c.entry === state);
   return [...lines, ...describeBeside(frame, lab)];
 }

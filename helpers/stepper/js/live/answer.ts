@@ -38,7 +38,7 @@ export function conversation(say: (answer: Answer) => void) {
 function told(error: any) {
   const { message } = error?.cause ?? error;
   return /alloc|out of memory|array (buffer )?length/i.test(message)
-    ? `this page got no more memory (${message}); expected enough for the model and its rows: ` +
+    ? `this page got no more memory (${message}); expected enough for the model and its KV cache: ` +
         "close other pages and programs, take a shorter text or a smaller model"
     : error.message;
 }
@@ -161,7 +161,7 @@ class Session {
             : "steps";
       const said = this.said(logits, token, adds(token, end !== null));
       recorder?.closePass(said.top, token, settingsInWords(settings));
-      yield { phase, tokensRun: tokens.length, rows: cache?.length ?? 0, ms, said, end };
+      yield { phase, tokensRun: tokens.length, cached: cache?.length ?? 0, ms, said, end };
       if (end) return;
     }
   }

@@ -27,7 +27,7 @@ export class KVCache {
     return Array.from({ length: T }, (_, i) => this.length + i);
   }
 
-  /** How many rows new token i may look at: those before it and its own. */
+  /** How many entries new token i may look at: those before it and its own. */
   visible(i: number) {
     return this.length + i + 1;
   }

@@ -1,8 +1,8 @@
-// Change a word: which of the kept rows are stale, by their numbers, and how the model goes on with them and without.
+// Change a word: which of the kept entries are stale, by their numbers, and how the model goes on with them and without.
 import VIEW from "../../view.json" with { type: "json" };
 import { fill, fillText, runningText } from "../format.ts";
 import { Parts, QUIET, Word } from "../parts.tsx";
-import { EOS, staleRows } from "./writing.ts";
+import { EOS, staleEntries } from "./writing.ts";
 import type { Changed, Diary, Marks, Token } from "./parts";
 
 const { change: CHANGE } = VIEW.live;
@@ -10,12 +10,12 @@ const { change: CHANGE } = VIEW.live;
 /** A text, which of its words is exchanged, and for what. */
 type Exchange = { text: Token[]; at: number; to: string };
 /** What that did; `at` is -1 where there is nothing to exchange. */
-type Found = Exchange & { answer: Changed } & ReturnType<typeof staleRows>;
+type Found = Exchange & { answer: Changed } & ReturnType<typeof staleEntries>;
 
 /** Words that may stand in the place of one: those of its kind. */
 const kindOf = (view: Diary, text: string) => view.data.kinds.find((kind) => kind.includes(text));
 
-/** The text whose rows are kept: up to where the diary is signed. */
+/** The text whose KV entries are kept: up to where the diary is signed. */
 function textOf(view: Diary) {
   const all = [...view.prompt, ...view.out].filter(({ text }) => text !== EOS);
   const by = all.findLastIndex(({ text }) => text === view.data.until);
@@ -46,7 +46,7 @@ async function exchange(view: Diary, { text, at, to }: Exchange) {
     text,
     at,
     to,
-    ...(answer.op === "failed" ? { failed: answer.say } : { answer, ...staleRows(answer) }),
+    ...(answer.op === "failed" ? { failed: answer.say } : { answer, ...staleEntries(answer) }),
   };
 }
 
@@ -82,7 +82,7 @@ export function Change({ view, found }: { view: Diary; found: Found }) {
         <GoesOn name={fill(CHANGE.stale, { token: end })} says={answer.stale} other={answer.fresh} />
         <GoesOn name={fill(CHANGE.fresh, values)} says={answer.fresh} other={answer.stale} />
       </div>
-      <Rows found={found} />
+      <Entries found={found} />
       <p class="wid-sentence" aria-live="polite">
         {fillText(CHANGE.kept, values)}
       </p>
@@ -109,8 +109,8 @@ function Others({ view, found: { text, at, to } }: { view: Diary; found: Found }
   );
 }
 
-/** A square for each token's rows in each layer: as they were, or as full as they are far from what they should be. */
-function Rows({ found: { layers, text } }: { found: Found }) {
+/** A square for each token's entry in each layer: as they were, or as full as they are far from what they should be. */
+function Entries({ found: { layers, text } }: { found: Found }) {
   return (
     <div aria-hidden="true">
       <div class="wid-far" style={`--many:${text.length}`}>

@@ -1,9 +1,9 @@
-// The cache as a drawer: a column for each token whose rows it holds, and how long what stands there took.
+// The cache as a drawer: a column for each token whose KV entry it holds, and how long what stands there took.
 import VIEW from "../../view.json" with { type: "json" };
 import { bytesOf } from "../cost.ts";
 import { fill, fillText, formatUnit } from "../format.ts";
 import { Parts } from "../parts.tsx";
-import { EOS, doneAt, rowBytes, tokensRun, wordTime } from "./writing.ts";
+import { EOS, doneAt, entryBytes, tokensRun, wordTime } from "./writing.ts";
 import type { Writer } from "./parts";
 
 const LIVE = VIEW.live;
@@ -39,7 +39,7 @@ export function Drawer({ view }: { view: Writer }) {
   const { prompt, lane, t, playing } = view;
   const done = doneAt(lane, t);
   const shown = { ...lane, passes: lane.passes.slice(0, done) };
-  const rows = lane.passes[done - 1]?.rows ?? 0;
+  const cached = lane.passes[done - 1]?.cached ?? 0;
   const pausing = playing && !done;
   const pause = pausing ? t : lane.passes[0]?.ms;
   return (
@@ -50,10 +50,10 @@ export function Drawer({ view }: { view: Writer }) {
         <Counter value={tokensRun(lane, done).toLocaleString("en")} name={LIVE.tokens} />
       </div>
       <p class="wid-drawer-name">
-        <b>{LIVE.cache}</b> {fillText(pausing ? LIVE.coming : LIVE.kept, { rows })}
-        {!playing && <Parts parts={sum(view, rows)} />}
+        <b>{LIVE.cache}</b> {fillText(pausing ? LIVE.coming : LIVE.kept, { cached })}
+        {!playing && <Parts parts={sum(view, cached)} />}
       </p>
-      <Columns many={pausing ? prompt.length : rows} state={pausing ? "coming" : "kept"} />
+      <Columns many={pausing ? prompt.length : cached} state={pausing ? "coming" : "kept"} />
       <p class="soft" hidden={view.still.matches || !lane.passes.length}>
         {slowness(view, LIVE.slower)}
       </p>
@@ -61,21 +61,21 @@ export function Drawer({ view }: { view: Writer }) {
   );
 }
 
-/** Whose rows they are: of all tokens but the last, which has come out and not run. */
-function sum({ prompt, out }: Writer, rows: number) {
-  const values = { prompt: prompt.length, more: rows - prompt.length, out: out.length };
+/** Which tokens' entries they are: of all tokens but the last, which has come out and not run. */
+function sum({ prompt, out }: Writer, cached: number) {
+  const values = { prompt: prompt.length, more: cached - prompt.length, out: out.length };
   const text = out.at(-1)?.text;
   const end = text === EOS ? fill(LIVE.eos, { token: { token: text } }) : [];
   return [...fill(LIVE.sum, values), ...end, "."];
 }
 
-/** How large the rows are, beside the text that they belong to and beside those of published models. */
+/** How large the KV entries are, next to the text that they belong to and to those of published models. */
 export function Sizes({ view: { data, lane, model } }: { view: Writer }) {
-  const rows = lane.passes.at(-1)?.rows ?? 0;
+  const cached = lane.passes.at(-1)?.cached ?? 0;
   const real = data.compared.map((one) =>
-    fillText(LIVE.would, { model: one.name, bytes: formatUnit(bytesOf(one, rows).user, "B") }),
+    fillText(LIVE.would, { model: one.name, bytes: formatUnit(bytesOf(one, cached).user, "B") }),
   );
-  const bytes = formatUnit(rowBytes(model.config, rows), "B");
-  const values = { rows, layers: model.config.nLayers, bytes, real: real.join(", ") };
+  const bytes = formatUnit(entryBytes(model.config, cached), "B");
+  const values = { cached, layers: model.config.nLayers, bytes, real: real.join(", ") };
   return <p class="soft wid-sizes">{fillText(LIVE.size, values)}</p>;
 }

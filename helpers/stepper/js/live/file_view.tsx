@@ -9,7 +9,7 @@ import { Again } from "./again.tsx";
 import { Drawer, Sizes } from "./drawer.tsx";
 import { startLive } from "./start.ts";
 import { Talk } from "./talk.ts";
-import { addPass, doneAt, emptyLane, meansGo, rowBytes, timeOf, tokensOf, type Lane } from "./writing.ts";
+import { addPass, doneAt, emptyLane, meansGo, entryBytes, timeOf, tokensOf, type Lane } from "./writing.ts";
 import type { Token, Write } from "./parts";
 import type { Config } from "./protocol";
 import type { Trace } from "../schema";
@@ -406,7 +406,7 @@ function Desk({ own }: { own: OwnModel }) {
         </div>
       )}
       {act === "again" && <Again view={own} />}
-      {act === "board" && <Rows trace={trace} key={trace} />}
+      {act === "board" && <Recorded trace={trace} key={trace} />}
       {written && own.lane.passes.length > 0 && <Sizes view={own} />}
     </>
   );
@@ -416,7 +416,7 @@ function sizes({ file, name, bytes, config }: any) {
   const { nLayers: layers, nHeads: heads, nKvHeads: kv } = config;
   return fillText(OWN.loaded, {
     ...{ file, name: clippedText(name, 80), layers, heads, kv, bytes: formatUnit(bytes, "B") },
-    row: formatUnit(rowBytes(config, 1), "B"),
+    entry: formatUnit(entryBytes(config, 1), "B"),
   });
 }
 
@@ -463,7 +463,7 @@ function Running({ prompt, out, playing }: { prompt: Token[]; out: Token[]; play
 }
 
 /** What was recorded of the run, on the board that a recorded run is played on. */
-class Rows extends Component<{ trace: Trace }> {
+class Recorded extends Component<{ trace: Trace }> {
   declare view: StepperView | undefined;
 
   place: any;

@@ -37,7 +37,7 @@ export interface Writer {
   long?(): unknown;
 }
 
-/** The shipped model's: of its words, heads and rows more can be asked. */
+/** The shipped model's: of its words, heads and KV entries more can be asked. */
 export interface Diary extends Writer {
   text: string;
   data: Writer["data"] & {

@@ -56,8 +56,8 @@ export type Ask =
       record: [number, number][];
     }
   /**
-   * A text whose rows were kept (`before`), and one of the same length with words exchanged (`now`): both run whole,
-   * their rows compared by value; then both go on for `steps` tokens: with the kept rows, and with them run again.
+   * A text whose KV entries were kept (`before`), and one of the same length with words exchanged (`now`): both run whole,
+   * their entries compared by value; then both go on for `steps` tokens: with the kept entries, and with them run again.
    */
   | { do: "change"; id: number; before: number[]; now: number[]; steps: number; settings: Settings }
   | { do: "stop" };
@@ -92,7 +92,7 @@ export type Answer =
       op: "pass";
       phase: "prefill" | "decode";
       tokensRun: number;
-      rows: number;
+      cached: number;
       ms: number;
       said: Said;
     }
@@ -105,7 +105,7 @@ export type Answer =
       ms: number;
       trace: Trace | null;
     }
-  /** Largest difference of a row's numbers over the largest number of that layer's rows, (L, S): 0 is bit-equal. */
+  /** Largest difference of an entry's numbers over the largest number of that layer's entries, (L, S): 0 is bit-equal. */
   | {
       id: number;
       op: "changed";

@@ -55,7 +55,7 @@ export class Recorder {
     return { text: this.tokenizer.text(id), id, position, origin };
   }
 
-  /** Announce a pass; the cache is asked how many rows it keeps, null where none stays. */
+  /** Announce a pass; the cache is asked how many entries it keeps, null where none stays. */
   openPass(phase: "prefill" | "decode", cache: KVCache | null) {
     this.phase = phase;
     this.cache = cache;

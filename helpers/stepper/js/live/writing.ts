@@ -96,8 +96,8 @@ export const paceOf = (lane: Lane, prompt: number, words: number, most: number) 
 /** The first word that a lane shows when so many are out. */
 export const windowAt = (done: number) => ON * Math.max(0, Math.ceil((done - SHOWN) / ON));
 
-/** Bytes of the rows of so many tokens in all layers, as the page keeps them. */
-export const rowBytes = ({ nLayers, nKvHeads, headDim }: Config, tokens: number) =>
+/** Bytes of the KV entries of so many tokens in all layers, as the page keeps them. */
+export const entryBytes = ({ nLayers, nKvHeads, headDim }: Config, tokens: number) =>
   2 * nLayers * nKvHeads * headDim * BYTES * tokens;
 
 /**
@@ -113,10 +113,10 @@ export function foundBy(weights: ArrayLike<number>, texts: string[], wanted: Set
 }
 
 /**
- * What a change did to the rows that were kept: by layer how far each row of K or V is from what it should be, how
- * many are stale, and how many tokens before the first stale row of any layer may stay.
+ * What a change did to the KV entries that were kept: by layer how far K or V of each is from what it should be, how
+ * many are stale, and how many tokens before the first stale entry of any layer may stay.
  */
-export function staleRows({ k, v }: { k: number[][]; v: number[][] }) {
+export function staleEntries({ k, v }: { k: number[][]; v: number[][] }) {
   const layers = k.map((line, layer) => line.map((far, token) => Math.max(far, v[layer][token])));
   const firsts = layers.map((line) => line.findIndex((far) => far > 0)).filter((first) => first >= 0);
   return {
