@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import tokenizers
+from jinja2 import TemplateError
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
-from helpers.model.load import render
 from helpers.model.load.config import CONFIG_FILE, GENERATION_FILE, eos_of
 from helpers.model.load.files import CheckpointError, read_json, reading
 from helpers.model.load.hub import find
@@ -121,8 +117,8 @@ def cutter(kind: str) -> pre_tokenizers.PreTokenizer:
 def chat_prompt(tokenizer: Tokenizer, messages: Sequence[dict[str, str]]) -> str:
     """Return the text of a chat as a prompt to encode, up to the point where the reply begins.
 
-    The text is made by the tokenizer's chat template, a program by the author of the checkpoint that runs in
-    a sandbox.
+    The text is made by the tokenizer's chat template, a program by the author of the checkpoint that
+    `transformers` runs in a sandbox.
 
     Args:
         tokenizer: a tokenizer with a chat template, from `load_tokenizer`.
@@ -132,32 +128,22 @@ def chat_prompt(tokenizer: Tokenizer, messages: Sequence[dict[str, str]]) -> str
     Raises:
         CheckpointError: there is no chat template, or the template fails or rejects these messages.
     """
+    from transformers import PreTrainedTokenizerFast  # takes seconds, and few need it
+
     if not tokenizer.chat_template:
         raise CheckpointError("the tokenizer has no chat template; expected that of a model trained to chat")
-    bos, eos = tokenizer.bos or "", tokenizer.eos or ""
-    given = {"messages": messages, "add_generation_prompt": True, "tools": None}
-    text = rendered(tokenizer.chat_template, given | {"bos_token": bos, "eos_token": eos})
+    theirs = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer.library, bos_token=tokenizer.bos, eos_token=tokenizer.eos
+    )
+    try:
+        text: str = theirs.apply_chat_template(
+            [*messages],
+            chat_template=tokenizer.chat_template,
+            tokenize=False,
+            add_generation_prompt=True,
+        )
+    except TemplateError as error:
+        raise CheckpointError(f"the chat template cannot be used: {error}") from error
+    bos = tokenizer.bos or ""
     begins = tokenizer.encode("")[:1] == [tokenizer.library.token_to_id(bos)]
     return text.removeprefix(bos) if begins else text  # encode adds it
-
-
-def rendered(template: str, given: dict[str, Any]) -> str:
-    """Return the text of a template, filled in by a separate process with a time limit.
-
-    Args:
-        template: the template.
-        given: values of the template's variables, by name.
-
-    Raises:
-        CheckpointError: the template fails or exceeds the time limit.
-    """
-    command = [sys.executable, "-P", render.__file__]
-    here = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    asked = json.dumps([template, given, render.SECONDS])
-    done = subprocess.run(command, input=asked.encode(), capture_output=True, env=here)
-    if done.returncode:
-        message = done.stderr.decode(errors="replace").splitlines() or [
-            f"it took over {render.SECONDS} seconds"
-        ]
-        raise CheckpointError(f"the chat template cannot be used: {message[-1][:300]}")
-    return done.stdout.decode()
