@@ -82,7 +82,6 @@ def test_merged_contexts_of_shards_equal_attention(T: int, before: int, n: int, 
 def test_invalid_arguments_raise_at_once(tmp_path: Path) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"n": 0}, "n is 0"),
-        ({"deadline_seconds": 0}, "deadline_seconds is 0; expected seconds, over 0"),
         ({"task": of_a_cell()}, "^the task is <function task.*; expected a function of a module"),
         (
             {"task": functools.partial(rank_tasks.fail)},
@@ -191,32 +190,17 @@ def gone(pid: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize(
-    ("failure", "message"),
-    [
-        ("kill", "rank 1 was killed by SIGKILL"),
-        ("exit", "rank 1 exited with code 3"),
-        ("hang", "rank 1 was still running"),
-        ("return a lambda", "rank 1 raised AttributeError: Can't pickle"),
-    ],
-)
-def test_the_error_names_the_rank_that_failed(failure: str, message: str, tmp_path: Path) -> None:
-    errors = list[str]()
-    for seconds in (3, 12, 60) if failure == "hang" else (60,):  # a busy machine may need 3 s to start them
-        (notes := tmp_path / str(seconds)).mkdir()
-        with pytest.raises(RankError) as caught:
-            run_ranks(rank_tasks.fail, 2, failure, notes, deadline_seconds=seconds)
-        errors.append(str(caught.value))
-        if message in errors[-1]:
-            return assert_nothing_left(notes)
-    pytest.fail("\n".join(errors))
-
-
 def test_an_error_in_one_rank_ends_the_others(tmp_path: Path) -> None:
     began = time.monotonic()
-    with pytest.raises(RankError, match="rank 1 raised LookupError"):
+    with pytest.raises(RankError, match=r"(?s)rank 1: .*LookupError: no such thing"):
         run_ranks(rank_tasks.fail, 2, "raise", tmp_path, deadline_seconds=90)
     assert time.monotonic() - began < 60
+    assert_nothing_left(tmp_path)
+
+
+def test_ranks_are_ended_at_the_deadline(tmp_path: Path) -> None:
+    with pytest.raises(RankError, match="fail in 2 ranks has not ended in 20 s"):
+        run_ranks(rank_tasks.fail, 2, "hang", tmp_path, deadline_seconds=20)
     assert_nothing_left(tmp_path)
 
 
