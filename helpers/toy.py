@@ -275,14 +275,6 @@ class KVCache:
         """Number of layers."""
         return len(self.k)
 
-    def entry_positions(self, b: int = 0) -> range:
-        """Return the positions, counted from 1, of the tokens whose entries are stored.
-
-        Args:
-            b: index of the sequence, ignored because the toy's cache has only sequence 0.
-        """
-        return range(1, self.length + 1)
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.length} of {self.max_len} entries, layers: {self.n_layers})"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from helpers.model import shipped
 from helpers.model.fast import speed_up
 from helpers.model.load import load
 from helpers.model.transformer import Transformer
-from tests.benchmarks import bench_serving, common, llama, stress
+from tests.benchmarks import bench_serving, common, llama
 from tests.benchmarks.bench_limit import KINDS, LONGEST, PROMPT, TOLERANCE, Ours, errors_of
 from tests.gguf_file import write
 
@@ -48,9 +47,3 @@ def test_transformers_says_what_our_engine_says(monkeypatch: pytest.MonkeyPatch)
     assert output == bench_serving.replies_of(model, 3, asked)
     assert output == bench_serving.replies_of(speed_up(model, threads=1), 3, asked)
     assert [len(reply) for reply in output] == [bench_serving.NEW] * 8
-
-
-@pytest.mark.parametrize("kind", stress.CASES)
-def test_a_few_cases_of_stress(kind: str) -> None:
-    for size in (1, 5, 9):
-        stress.CASES[kind](random.Random(size), size)

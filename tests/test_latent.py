@@ -1,4 +1,4 @@
-"""Latent attention: two forms of one function, over every cache; its sizes and its file."""
+"""Latent attention over every exact cache, and its sizes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.cost.layers import Latent, cache_nbytes, layers_of
-from helpers.model.attention import Core
 from helpers.model.cache import GrowingCache
 from helpers.model.config import LatentConfig
 from helpers.model.latent import LatentTransformer
-from tests.doubles import EXACT, KINDS, LOSSY
+from tests.doubles import EXACT
 from tests.tiny import SIZES, enlarge, in_passes, same, tokens
 
 torch.set_num_threads(1)
 
-# Logits up to 6 in float64. The two forms multiply the same matrices in another order.
+# Logits up to 6 in float64.
 BOUND = 1e-11
 DOUBLE: dict[str, Any] = {"dtype": torch.float64}
 
@@ -30,55 +29,26 @@ def config_of(**changed: Any) -> LatentConfig:
 
 
 def tiny_latent(**changed: Any) -> LatentTransformer:
-    """A small model in float64 with large weights, in the expanded form."""
+    """A small model in float64 with large weights."""
     torch.manual_seed(0)
     model = LatentTransformer(config_of(**changed)).double().requires_grad_(False)
     enlarge(model)
     return model
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EXACT)
 @given(
-    split=st.lists(st.tuples(st.integers(1, 9), st.booleans()), min_size=1, max_size=6),
+    split=st.lists(st.integers(1, 9), min_size=1, max_size=6),
     batch=st.integers(1, 3),
     n_heads=st.integers(1, 5),
     rank=st.integers(1, 7),
-    head_dim=st.sampled_from([2, 6]),
 )
 @settings(max_examples=25)
-def test_expanded_equals_absorbed(
-    kind: str, split: list[tuple[int, bool]], batch: int, n_heads: int, rank: int, head_dim: int
-) -> None:
-    """However the tokens are split, even where the form changes from pass to pass, and in every cache."""
-    model = tiny_latent(n_heads=n_heads, rank=rank, head_dim=head_dim, max_seq_len=54)
-    sizes, output = [T for T, _ in split], []
-    ids = tokens(batch, sum(sizes))
-    cache, other = (KINDS[kind](model.config, batch=batch, **DOUBLE) for _ in range(2))
-    expected = in_passes(model, ids, sizes, other) if kind in LOSSY else model(ids)
-    for chunk, (_, absorbed) in zip(ids.split(sizes, 1), split, strict=True):
-        model.absorb(absorbed)
-        output.append(model(chunk, cache))
-    same(torch.cat(output, 1), expected, bound=BOUND)
-    assert expected.abs().max() > 1
-    assert cache.nbytes == other.nbytes > 0 or kind in EXACT
-
-
-def test_absorbed_attention_reads_latents_directly() -> None:
-    """What goes into the core: rows for one KV head, or keys and values for each. The logits are equal."""
-    model, seen, output = tiny_latent(), [], []
-    model.get_submodule("layers.1.self_attn.core").register_forward_hook(
-        lambda _, given, out: seen.append((*given, out))
-    )
-    for absorbed in (False, True):
-        model.absorb(absorbed)
-        output.append(model(tokens(2, 7)))
-    same(output[0], output[1], bound=BOUND)
-    shapes = [[tuple(x.shape) for x in (q, k, v, out)] for q, k, v, _, out in seen]
-    assert shapes == [
-        [(2, 6, 7, 12), (2, 6, 7, 12), (2, 6, 7, 8), (2, 6, 7, 8)],
-        [(2, 6, 7, 9), (2, 1, 7, 9), (2, 1, 7, 5), (2, 6, 7, 5)],
-    ]
-    assert {module.scale for module in model.modules() if isinstance(module, Core)} == {12**-0.5}
+def test_cached_equals_uncached(kind: str, split: list[int], batch: int, n_heads: int, rank: int) -> None:
+    model = tiny_latent(n_heads=n_heads, rank=rank, max_seq_len=54)
+    ids = tokens(batch, sum(split))
+    output = in_passes(model, ids, split, EXACT[kind](model.config, batch=batch, **DOUBLE))
+    same(output, model(ids), bound=BOUND)
 
 
 def test_latent_cache_stores_latents_only() -> None:

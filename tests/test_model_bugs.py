@@ -15,9 +15,7 @@ from helpers import sampling
 from helpers.model import attention, generate, speculate
 from helpers.model.attention import Attention, attend
 from helpers.model.cache import Cache, GrowingCache, PagedCache, StaticCache, WindowCache
-from helpers.model.latent import LatentAttention
 from helpers.model.load import config
-from tests import test_latent as latent
 from tests import test_load
 from tests import test_model_attention as parts
 from tests import test_model_cache as caches
@@ -214,15 +212,6 @@ planted("heads split without the transpose", [EQUAL], of=Attention.split_heads)(
 planted("angles are rounded to bfloat16", [NARROW], of=attention.rotation)(
     lambda old, at, frequencies, dtype: old(at.to(dtype), frequencies.to(dtype), dtype)
 )
-FORMS = latent.test_absorbed_attention_reads_latents_directly
-
-
-@planted("latent rows: the scale of the absorbed width", [FORMS], of=LatentAttention.__init__)
-def _(old: Any, self: Any, config: Any, layer: int) -> None:
-    old(self, config, layer)
-    self.core.scale = config.k_dim**-0.5
-
-
 # --- replies, drafted or not ---
 
 

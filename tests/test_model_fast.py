@@ -249,8 +249,6 @@ def test_kernels_compile_under_a_lock() -> None:
 SPOILED: dict[str, Any] = {
     "": lambda model: None,
     "half": lambda model: model.to(torch.bfloat16),
-    "part": lambda model: setattr(model.layers[1], "mlp", nn.Identity()),
-    "hook": lambda model: model.layers[1].mlp.up_proj.register_forward_hook(lambda *x: x[-1] * 1.1),
     "huge": lambda model: nn.init.constant_(model.layers[2].mlp.down_proj.weight, 1e6),
     "nan": lambda model: nn.init.constant_(model.lm_head.weight, torch.nan),
 }
@@ -261,7 +259,6 @@ SPOILED: dict[str, Any] = {
     [
         ("", {"bits": 4}, "bits is 4; expected 32, 16 or 8"),
         ("", {"threads": 0}, "threads is 0; expected 1 to"),
-        *((what, {}, "not those of its config and w") for what in ("hook", "part")),
         ("half", {}, "embed_tokens.weight is torch.bfloat16 on cpu; expected float32"),
         ("huge", {"bits": 16}, "the largest weight is 1e\\+06; expected a number that fits into 16 bits"),
         ("nan", {"bits": 8}, "the largest weight is nan"),

@@ -59,7 +59,6 @@ UNSUPPORTED: dict[str, dict[str, Any]] = {
     "diffllama": {"num_key_value_heads": 2},
     "doge": {},
     "zamba2": MAMBA,
-    "arcee": {"sliding_window": 10},  # the model has no windows
 }
 
 
@@ -241,11 +240,6 @@ def test_watch_and_record_model_give_equal_traces(tmp_path: Any) -> None:
         ("llama", {"prompt": "text"}, "the prompt is 'text'; expected ids"),
         ("llama", {"prompt": [19]}, "token id 19 is out of range; expected 0 to 18"),
         (
-            "arcee",
-            {},
-            "23 tokens would run; ArceeForCausalLM attends to all of them, but the cache of transf",
-        ),
-        (
             "llama",
             {"max_new_tokens": 1500},
             "1,508 tokens in 18 heads have 20,480,148 attention weights; exp",
@@ -255,8 +249,6 @@ def test_watch_and_record_model_give_equal_traces(tmp_path: Any) -> None:
 def test_what_cannot_be_watched_raises(model_type: str, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         watch(model(model_type), None, **{"prompt": PROMPT} | settings)
-    if model_type == "arcee":  # as many tokens as the cache keeps
-        assert watch(model(model_type), None, PROMPT, max_new_tokens=3, uncached=True)
 
 
 def test_a_model_without_a_head_raises() -> None:

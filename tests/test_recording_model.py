@@ -18,14 +18,12 @@ from helpers.stepper import Stepper
 from helpers.tokenizer import Tokenizer
 from helpers.trace import Trace, compare
 from tests import oracle
-from tests.test_latent import tiny_latent
 from tests.tiny import tiny
 from tools.diary import record, record_logits
 
 torch.set_num_threads(1)
 
 PROMPT = [3, 1, 4, 1, 5]
-EIGHT = [*PROMPT, 9, 2, 6]
 MODEL = tiny(dtype=torch.float64).requires_grad_(False)
 WORDS = "<eos> the weather today is so nice warm and . my soup was delicious in Oslo Mia swam lake".split()
 
@@ -147,18 +145,6 @@ def test_the_stored_diary_is_the_shipped_models_run() -> None:
     followed = [lines.vocabulary.index(word) for word in lines.words[1:]]
     probabilities = torch.tensor(lines.logits).softmax(-1)[range(len(followed)), followed]
     assert lines.probabilities == pytest.approx(probabilities.tolist())
-
-
-def test_both_forms_of_latent_attention_give_equal_traces() -> None:
-    """One form attends to keys of every head, the other to the latent vectors; the weights are the same."""
-    model = tiny_latent()
-    expanded = record_model(model, EIGHT, max_new_tokens=4)
-    model.absorb()
-    absorbed = record_model(model, EIGHT, max_new_tokens=4)
-    assert compare(expanded, absorbed) == "equal"
-    shapes = [trace.runs[0].passes[0].shapes[0]["k"] for trace in (expanded, absorbed)]
-    assert shapes == [[1, 6, 8, 12], [1, 1, 8, 9]]
-    assert expanded.model.scale == 12**-0.5
 
 
 def test_a_token_without_a_text_shows_its_id() -> None:

@@ -159,10 +159,7 @@ def test_the_engine_keeps_to_its_budget_and_slots() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_ctrl_c_changes_neither_replies_nor_steps(seed: int) -> None:
-    """Tokens are sampled, and there are so few pages that a request is preempted.
-
-    `python -m tests.benchmarks.stress --kind interrupted` interrupts other lines for as long as you like.
-    """
+    """Tokens are sampled, and there are so few pages that a request is preempted."""
     output = []
     for stop in (0, 1 / 150):
         engine = Disturbed(MODEL, 2, 6, n_pages=5, page_size=4, eos_ids=())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import IPython.display
@@ -49,9 +48,7 @@ def test_slots_that_fit_leave_space_for_idle_chats() -> None:
 
 
 def test_published_steps_are_within_their_bound() -> None:
-    for (users, *_), (name, line) in zip(
-        n16.PUBLISHED, n16.steps_measured(Path("none")).items(), strict=True
-    ):
+    for (users, *_), (name, line) in zip(n16.PUBLISHED, n16.steps_measured().items(), strict=True):
         tokens, bound, ms, share = line
         assert (name, tokens) == (str(users), 1152)
         assert bound == pytest.approx(1000 * (13.21e9 + users * 1152 * 2**19) / 2.039e12, rel=1e-3)

@@ -20,7 +20,7 @@ from helpers.cost.roofline import Roof
 from helpers.cost.step import pairs_of, step_time
 from helpers.model import shipped
 from helpers.stepper.machines import SHIPPED_MODEL
-from tests.work_cases import tokens_until_compute
+from tests.work_cases import bound_of, tokens_until_compute
 
 LLAMA, H100 = MODELS["Llama-3.1-8B"], CARDS["H100"]
 W, R = 15_009_849_344 / 3.35e12, 131_072 / 3.35e12  # seconds to read the weights, and one token's KV entries
@@ -49,12 +49,9 @@ PAIR = 4 * 32 * 32 * 128 / 989.4e12  # scores and contexts of a pair, in all hea
 )
 def test_step_time_equals_hand_computed(tokens: Any, users: int, more: Any, total: float, bound: str) -> None:
     step = step_time(LLAMA, H100, tokens, users, **more)
-    assert (step.total, step.bound) == (pytest.approx(total), bound)
-    requests = users * (len(tokens) if isinstance(tokens, list) else 1)
-    assert step.throughput == pytest.approx(requests * step.per_user)
-    assert step.per_user * step.total * requests == pytest.approx(
-        sum(new for _, new in tokens) if isinstance(tokens, list) else users * more.get("new_tokens", 1)
-    )
+    assert (step.total, bound_of(step)) == (pytest.approx(total), bound)
+    new = sum(n for _, n in tokens) if isinstance(tokens, list) else users * more.get("new_tokens", 1)
+    assert step.throughput * step.total == pytest.approx(new)
 
 
 @pytest.mark.parametrize("name", [*MODELS])
@@ -139,14 +136,9 @@ def test_invalid_step_arguments_are_rejected(wrong: Any, message: str) -> None:
         step_time(**{"model": LLAMA, "card": H100, "tokens": 1} | wrong)
 
 
-def test_longest_term_bound_and_first_compute_bound_prompt() -> None:
-    steps = [(1, 42, 1), (1, 120_000, 1), (1, 42, 400), (1, 8192, 400), (317, 0, 1), (318, 0, 1)]
-    all_seconds = [step_time(LLAMA, H100, a, users, new_tokens=n) for n, a, users in steps]
-    longest = ["weights", "kv_cache", "products", "kv_cache", "weights", "products"]
-    assert [step.longest_term for step in all_seconds] == longest
-    bounds = ["memory-bound", "memory-bound", "compute-bound"]
-    assert [step.bound for step in all_seconds] == [*bounds, "memory-bound", "memory-bound", "compute-bound"]
-    assert step_time(LLAMA, H100, 42, launch=1.0).longest_term == "launch"
+def test_the_first_compute_bound_prompt() -> None:
+    bounds = [bound_of(step_time(LLAMA, H100, 0, new_tokens=n)) for n in (317, 318)]
+    assert bounds == ["memory-bound", "compute-bound"]
     assert tokens_until_compute(LLAMA, H100) == 318
     assert tokens_until_compute(LLAMA, replace(H100, flops_per_second=1e20)) is None
 

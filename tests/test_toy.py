@@ -192,7 +192,7 @@ def test_toy_cache_interface() -> None:
     cache.append(1, np.array([[0.0, 5]]), np.array([11.625]))
     assert cache.length == 4  # not before the pass is over
     cache.advance(1)
-    assert (cache.length, cache.entry_positions()) == (5, range(1, 6))
+    assert cache.length == 5
 
 
 @pytest.mark.parametrize("n_layers", [1, 2, 3])

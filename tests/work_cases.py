@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
+from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from helpers.cost.layers import cache_nbytes, nbytes_of, users_that_fit
 from helpers.cost.models import CARDS, MODELS, PublishedModel
 from helpers.cost.roofline import Limits
-from helpers.cost.step import step_time
+from helpers.cost.step import StepSeconds, step_time
 from helpers.stepper.machines import SHIPPED_MODEL, TWO_CORES, models_and_cards
 
 KNOWN = MODELS | {SHIPPED_MODEL.name: SHIPPED_MODEL}
@@ -25,13 +26,39 @@ ARGUMENTS: list[dict[str, Any]] = [
 ]
 
 
+MEMORY, COMPUTE, ON_TOP = ("kv_cache", "weights"), ("attention", "products"), ("launch", "collectives")
+
+
+def seconds(step: StepSeconds, terms: Iterable[str]) -> float:
+    return sum(getattr(step, term) for term in terms)
+
+
+def counted(step: StepSeconds) -> list[str]:
+    """The terms that add up to the total; of memory and compute that run at the same time the longer."""
+    pairs: list[Any] = (
+        [(MEMORY, COMPUTE)] if step.overlap else [((a,), (b,)) for a, b in zip(MEMORY, COMPUTE, strict=True)]
+    )
+    longer = [a if seconds(step, a) > seconds(step, b) else b for a, b in pairs]
+    return [term for terms in (*longer, ON_TOP) for term in terms]
+
+
+def sides(step: StepSeconds) -> list[float]:
+    """What memory adds to the total, and what compute does."""
+    return [seconds(step, [term for term in counted(step) if term in side]) for side in (MEMORY, COMPUTE)]
+
+
+def bound_of(step: StepSeconds) -> str:
+    memory, compute = sides(step)
+    return "memory-bound" if memory > compute else "compute-bound"
+
+
 def tokens_until_compute(model: PublishedModel, machine: Limits, users: int = 1) -> int | None:
     """The shortest prompt whose prefill is compute-bound; None if it is longer than 2^19."""
     lengths = range(1, 2**19 + 1)
     first = bisect_left(
         lengths,
         True,
-        key=lambda n: step_time(model, machine, 0, users, new_tokens=n).bound == "compute-bound",
+        key=lambda n: bound_of(step_time(model, machine, 0, users, new_tokens=n)) == "compute-bound",
     )
     return lengths[first] if first < lengths[-1] else None
 
@@ -44,8 +71,9 @@ def write_work(folder: Path) -> None:
             asked = {"users": users, "new_tokens": new, **more}
             step = step_time(model, card, before, **asked)
             terms = [step.kv_cache, step.weights, step.attention, step.products]
-            terms += [step.launch, step.collectives, *step.memory_and_compute, step.total]
-            cases.append([model.name, on, before, asked, terms, [step.bound, step.longest_term]])
+            terms += [step.launch, step.collectives, *sides(step), step.total]
+            longest = max(counted(step), key=lambda term, step=step: getattr(step, term))
+            cases.append([model.name, on, before, asked, terms, [bound_of(step), longest]])
     for one, (card, on), n in product(KNOWN.values(), ON.items(), (1, 100, 8192)):
         until = tokens_until_compute(one, on, users=n)
         fits = []

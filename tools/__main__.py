@@ -26,7 +26,6 @@ COMMANDS = {
         "diary": "record the diary that the page and the notebooks show",
         "training": "record when a head turns to the name in training",
         "ladder": "measure the ladder of notebook 13; needs an idle machine",
-        "card": "time decode steps on this machine's card, for notebook 16",
         "same_prompt": "record replies that change in a batch, for notebook 21",
         "published": "record the gallery's run of a published model",
     },

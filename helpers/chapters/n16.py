@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import operator
 from bisect import bisect
@@ -10,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from helpers.check.exercise import Case, Exercise
@@ -33,35 +31,24 @@ N, GROWS = 150, 5000  # requests; ms: a wait this long means a queue that grows 
 Steps = Sequence[Mapping[int, str]]  # for each step, from a slot to the request that runs in it
 Waits = Mapping[tuple[int, int], tuple[float, float]]
 
-RECORDED = Path(__file__).parent / "data"  # card_*.json, written by tools/card.py
-
 # From (users, prompt tokens, reply tokens) to the median milliseconds of the decode steps of a run, for
 # Llama-2-7B on an A100 80 GB in 16 bits.
 # Source: LMDeploy 0.1.0a1, docs/en/benchmark/a100_fp16.md at commit 3e391df, 2023.
 PUBLISHED = {(1, 128, 2048): 10, (16, 128, 2048): 15, (32, 128, 2048): 21, (64, 128, 2048): 30}
 
 
-def steps_measured(folder: Path = RECORDED) -> dict[str, list[float]]:
-    """Return the published decode steps, then those that tools/card.py recorded with 1,000 tokens per user.
-
-    Args:
-        folder: folder of the recordings, card_*.json.
+def steps_measured() -> dict[str, list[float]]:
+    """Return the published decode steps.
 
     Returns:
-        From the number of users (and, of a recording, model and device) to a list of the tokens per user
-        (halfway through the reply), the lower bound in ms, the measured ms, and bound / measured.
+        From the number of users to a list of the tokens per user (halfway through the reply), the lower bound
+        in ms, the measured ms, and bound / measured.
     """
     lines = {}
     for (users, prompt, reply), ms in PUBLISHED.items():
         tokens = prompt + reply // 2
         bound = 1000 * step_time(MODELS["Llama-2-7B"], CARDS["A100"], tokens, users).total
         lines[str(users)] = [tokens, bound, ms, bound / ms]
-    for path in sorted(folder.glob("card_*.json")):
-        card = json.loads(path.read_text(encoding="utf-8"))
-        for one in card["steps"]:
-            if one["tokens"] == 1000 and one["ms"]:
-                name = f"{one['users']}, {card['model']} on {card['device']}"
-                lines[name] = [1000, one["predicted"], one["ms"], one["predicted"] / one["ms"]]
     return lines
 
 

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from helpers.cost.experts import experts_read
@@ -18,13 +17,6 @@ from helpers.validate import check_whole, is_number
 
 if TYPE_CHECKING:
     from helpers.model.config import ModelConfig
-
-MEMORY, COMPUTE, ON_TOP = ("kv_cache", "weights"), ("attention", "products"), ("launch", "collectives")
-
-
-def concurrent_terms(overlap: bool) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Return pairs (memory terms, compute terms), by name; the two sides of a pair run at the same time."""
-    return [(MEMORY, COMPUTE)] if overlap else [((a,), (b,)) for a, b in zip(MEMORY, COMPUTE, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -50,25 +42,6 @@ class StepSeconds:
     tokens: int
 
     @property
-    def critical_terms(self) -> dict[str, float]:
-        """The terms that add up to `total`, as {name: seconds}.
-
-        Of the memory and compute terms that run at the same time, these are the longer ones; `launch` and
-        `collectives` are added to them.
-        """
-        longer = [a if self._sum(a) > self._sum(b) else b for a, b in concurrent_terms(self.overlap)]
-        return {term: getattr(self, term) for term in (*chain(*longer), *ON_TOP)}
-
-    def _sum(self, terms: Iterable[str]) -> float:
-        return sum(getattr(self, term) for term in terms)
-
-    @property
-    def memory_and_compute(self) -> tuple[float, float]:
-        """The seconds that memory terms add to `total`, and the seconds that compute terms add to it."""
-        terms = self.critical_terms
-        return sum(terms.get(term, 0.0) for term in MEMORY), sum(terms.get(term, 0.0) for term in COMPUTE)
-
-    @property
     def total(self) -> float:
         """The duration of the step, in seconds."""
         if self.overlap:
@@ -78,25 +51,9 @@ class StepSeconds:
         return longer + self.launch + self.collectives
 
     @property
-    def bound(self) -> str:
-        """Which terms add more to `total`: "memory-bound" or, also if they are equal, "compute-bound"."""
-        memory, compute = self.memory_and_compute
-        return "memory-bound" if memory > compute else "compute-bound"
-
-    @property
-    def longest_term(self) -> str:
-        """The name of the longest of `critical_terms`."""
-        return max(self.critical_terms, key=self.critical_terms.__getitem__)
-
-    @property
     def throughput(self) -> float:
         """New tokens per second, for all users together."""
         return self.tokens / self.total
-
-    @property
-    def per_user(self) -> float:
-        """New tokens per second for one request, on average."""
-        return self.throughput / self.requests
 
 
 def step_time(

@@ -19,19 +19,13 @@ EPS = 1e-6
 class LatentAttention(nn.Module):
     """An attention layer that stores one latent per token, from which all heads compute keys and values.
 
-    Attributes:
-        absorbed: False for the expanded form, which computes the keys and values of every entry for every
-            head in each pass. True for the absorbed form, which transforms queries and contexts instead, so
-            that attention runs on the latents, like MQA with one wide KV head. Up to rounding, the two forms
-            compute the same function.
-
     Source: DeepSeek-AI 2024, arXiv:2405.04434; without the compression of queries.
     """
 
     def __init__(self, config: LatentConfig, layer: int) -> None:
         super().__init__()
         C, H, D = config.hidden_size, config.n_heads, config.head_dim
-        self.layer, self.n_heads, self.absorbed = layer, H, False
+        self.layer, self.n_heads = layer, H
         self.query_widths = [D, config.rope_dim]  # the part that is not rotated, and the part that is
         self.latent_widths = [config.rank, config.rope_dim]
         self.q_proj = nn.Linear(C, H * sum(self.query_widths), bias=False)
@@ -39,7 +33,7 @@ class LatentAttention(nn.Module):
         self.kv_a_layernorm = RMSNorm(config.rank, EPS)
         self.kv_b_proj = nn.Linear(config.rank, H * 2 * D, bias=False)
         self.o_proj = nn.Linear(H * D, C, bias=False)
-        self.core = Core(scale=sum(self.query_widths) ** -0.5)  # for both forms: width of expanded keys
+        self.core = Core(scale=sum(self.query_widths) ** -0.5)
 
     def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: Cache) -> Tensor:
         """Return what attention adds to the residual stream, (B, T, C); arguments as in `Attention`."""
@@ -48,11 +42,10 @@ class LatentAttention(nn.Module):
         new = torch.cat([self.kv_a_layernorm(latent), rotate(k_rope, *cos_sin)], dim=-1)
         latents, _ = cache.append(self.layer, new, new[..., :0])  # (B, 1, S, rank + R); values of width 0
         mask = cache.mask(x.shape[1], self.layer)
-        attend = self.attend_absorbed if self.absorbed else self.attend_expanded
-        contexts = attend(q, rotate(q_rope, *cos_sin), latents, mask)  # (B, H, T, D)
+        contexts = self.attend(q, rotate(q_rope, *cos_sin), latents, mask)  # (B, H, T, D)
         return self.o_proj(contexts.transpose(1, 2).flatten(2))  # (B, T, H * D) → (B, T, C)
 
-    def attend_expanded(self, q: Tensor, q_rope: Tensor, latents: Tensor, mask: Tensor) -> Tensor:
+    def attend(self, q: Tensor, q_rope: Tensor, latents: Tensor, mask: Tensor) -> Tensor:
         """Compute every head's keys and values from the latents, attend, and return contexts (B, H, T, D).
 
         Args:
@@ -65,17 +58,6 @@ class LatentAttention(nn.Module):
         k, v = self.split_heads(self.kv_b_proj(latent[:, 0])).chunk(2, dim=-1)  # (B, H, S, D) each
         k = torch.cat([k, k_rope.expand(-1, self.n_heads, -1, -1)], dim=-1)
         return self.core(torch.cat([q, q_rope], dim=-1), k, v, mask)
-
-    def attend_absorbed(self, q: Tensor, q_rope: Tensor, latents: Tensor, mask: Tensor) -> Tensor:
-        """Attend to the latents themselves; return contexts (B, H, T, D). Arguments as in `attend_expanded`.
-
-        A key is W c for a latent c, and q · (W c) = (Wᵀ q) · c, so the query is transformed instead. Values
-        are linear in c too, so their matrix is applied to the weighted average of the latents.
-        """
-        to_k, to_v = self.kv_b_proj.weight.unflatten(0, (self.n_heads, -1)).chunk(2, dim=1)  # (H, D, rank)
-        queries = torch.cat([q @ to_k, q_rope], dim=-1)  # (B, H, T, rank + R)
-        mixed = self.core(queries, latents, latents[..., : self.latent_widths[0]], mask)  # (B, H, T, rank)
-        return mixed @ to_v.mT
 
     def split_heads(self, x: Tensor) -> Tensor:
         """Split x (B, T, H * n) into heads, (B, H, T, n)."""
@@ -90,9 +72,3 @@ class LatentTransformer(Transformer):
         self.frequencies = rope_frequencies(replace(config, head_dim=config.rope_dim))
         for layer, block in enumerate(self.layers):
             block.self_attn = LatentAttention(config, layer).apply(init_weights)
-
-    def absorb(self, on: bool = True) -> None:
-        """Switch every layer to the absorbed form, or to the expanded form if `on` is False."""
-        for module in self.modules():
-            if isinstance(module, LatentAttention):
-                module.absorbed = on

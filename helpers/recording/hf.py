@@ -83,9 +83,8 @@ def watch(
 
     Raises:
         ValueError: the prompt or a setting is invalid; the trace would have more than 16 million attention
-            weights; the run has more tokens than the model was made for, or than fit into a window that the
-            cache of transformers has and the model does not; or the model cannot be watched (the message says
-            why), for example because a layer attends twice in a pass.
+            weights; the run has more tokens than the model was made for; or the model cannot be watched (the
+            message says why), for example because a layer attends twice in a pass.
     """
     vocab_size = model.config.get_text_config().vocab_size
     tokens = prompt_tokens(vocab_size, prompt, tokenizer)
@@ -286,36 +285,13 @@ def last_token_logits(model: Any, ids: Sequence[int], cache: HFCache | None) -> 
 
 
 def check_run_fits(model: Any, n_tokens: int) -> None:
-    """Check that a run fits into the model's positions, and into any window that only the cache has.
-
-    The cache of `transformers` drops entries if the config has `sliding_window`, even if the model attends to
-    all tokens. Replies with the cache and without it would then differ.
-
-    Raises:
-        ValueError: the run does not fit.
-    """
+    """Raise ValueError if a run has more tokens than the model was made for."""
     limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if limit and n_tokens > limit:
         raise ValueError(
             f"{n_tokens:,} tokens would run; the model was made for at most {limit:,}, by its config's "
             "max_position_embeddings: shorten the prompt, or ask for fewer with max_new_tokens"
         )
-    layers = HFCache(model).cache.layers
-    kept = {n: getattr(layer, "sliding_window", None) for n, layer in enumerate(layers)}
-    windows = {n: window for n, window in kept.items() if window and window < n_tokens}
-    n_visible: dict[int, int] = {}  # by layer, tokens that the last token attends to
-    if windows:
-        with attention_hook(
-            model, lambda layer, *args: n_visible.update({layer: int(args[4][0, 0, -1].sum())})
-        ):
-            last_token_logits(model, [0] * (max(windows.values()) + 1), None)
-    for layer, window in windows.items():
-        if n_visible.get(layer, 0) > window:
-            raise ValueError(
-                f"{n_tokens:,} tokens would run; {type(model).__name__} attends to all of them, but the "
-                f"cache of transformers keeps at most {window:,}, the sliding_window of its config: set "
-                f"model.config.sliding_window = None, or run at most {window:,} tokens"
-            )
 
 
 def check_trace_size(n_heads: int, n_tokens: int) -> None:

@@ -14,7 +14,7 @@ from helpers.drawing.palette import THEMES
 from helpers.recording.diary import load_diary
 from helpers.stepper import Race
 from helpers.stepper.format import VIEW
-from helpers.trace import Pass, Run, Trace
+from helpers.trace import Run, Trace
 from tests.browser.conftest import Show
 from tests.made_traces import HOSTILE, record_toy
 from tests.written import clipped
@@ -29,7 +29,6 @@ READ = """() => ({
   stage: document.querySelector(".wid-race").dataset.stage,
   t: Number(document.querySelector("input[type=range]").value),
   height: document.querySelector(".wid-race").offsetHeight,
-  track: document.querySelector(".wid-track").getBoundingClientRect().width,
   title: document.querySelector(".wid-prompt-title").textContent,
   axis: document.querySelector(".wid-axis").textContent,
   sentence: document.querySelector(".wid-sentence").textContent,
@@ -37,13 +36,10 @@ READ = """() => ({
   said: [...document.querySelectorAll(".wid-text-so-far .wid-word")].map((word) => word.textContent),
   lanes: [...document.querySelectorAll(".wid-lane")].map((lane) => ({
     names: [lane.querySelector("h3").textContent, lane.getAttribute("aria-label")],
-    blocks: [...lane.querySelectorAll(".wid-legs:not(.coming) .wid-leg")].map((leg) =>
-      [...leg.children].map((block) => [block.className.split(" ")[1], Number(block.style.flexGrow)])),
     counts: [...lane.querySelectorAll("b")].map((b) => Number(b.textContent.replaceAll(",", ""))),
     words: [...lane.querySelectorAll(".wid-reply .wid-word")]
       .filter((word) => getComputedStyle(word).visibility === "visible").map((word) => word.textContent),
     done: 100 - parseFloat(lane.querySelectorAll(".wid-legs")[1].style.clipPath.split(" ")[1]),
-    legs: [...lane.querySelector(".wid-legs").children].map((leg) => leg.getBoundingClientRect().width),
     over: lane.classList.contains("over"),
   })),
 })"""
@@ -79,19 +75,9 @@ def at(trace: Trace, run: Run, t: float) -> tuple[list[int], list[str]]:
     return counts, [clipped(tokens[out.chosen].text, 24) for out in outs]
 
 
-def blocks(step: Pass) -> list[list[Any]]:
-    """A pass as what runs again and what is new, each as long as its tokens."""
-    again = sum(stop - start for part in step.parts for start, stop in part.repeated)
-    kinds = [
-        ("again", again),
-        ("prompt" if step.phase == "prefill" else "fresh", step.counts["positions"] - again),
-    ]
-    return [[kind, many] for kind, many in kinds if many]
-
-
 @pytest.mark.parametrize("name", RACED)
 def test_every_moment_is_the_traces(race: Show, name: str) -> None:
-    """By the arrow key from pass to pass: counters, words and bars of both lanes."""
+    """By the arrow key from pass to pass: counters and words of both lanes."""
     trace = RACED[name]()
     runs = trace.runs
     ends = [list(accumulate(run.counts_per_step("positions"))) for run in runs]
@@ -102,8 +88,6 @@ def test_every_moment_is_the_traces(race: Show, name: str) -> None:
     assert first["title"] == f"prompt, {len(prompt)} token{'s' * (len(prompt) != 1)}"
     assert first["axis"] == f"{VIEW['race']['axis']}{moments[-1]:,}"
     assert [lane["names"] for lane in first["lanes"]] == [["with the KV cache"] * 2, ["without"] * 2]
-    for run, lane in zip(runs, first["lanes"], strict=True):
-        assert lane["blocks"] == [blocks(step) for step in run.steps]
     assert first["said"] == [clipped(token.text, 24) for token in prompt]
     for t in moments:
         shown = page.evaluate(READ)
@@ -114,8 +98,6 @@ def test_every_moment_is_the_traces(race: Show, name: str) -> None:
             assert (lane["words"], lane["over"]) == (words, t >= its_ends[-1])
             assert t not in its_ends or lane["counts"] == counts
             assert lane["done"] == pytest.approx(min(100, 100 * t / its_ends[-1]), abs=0.01)
-            widths = [shown["track"] * n / moments[-1] for n in run.counts_per_step("positions")]
-            assert lane["legs"] == pytest.approx(widths, abs=0.1)
         page.keyboard.press("ArrowRight")
     assert shown["stage"] == "done"
     page.keyboard.press("ArrowLeft")

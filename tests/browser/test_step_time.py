@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 
 from helpers.stepper import StepTime
 from tests.browser.conftest import page_of
+from tests.work_cases import bound_of
 from tests.written import unit
 
 pytestmark = pytest.mark.browser
@@ -31,7 +32,7 @@ def says(page: Page, **case: Any) -> None:
     """Hold the spoken sentence to Python's numbers."""
     view = StepTime(**case)
     expect(page.locator(".wid-sentence")).to_contain_text(f" {unit(view.step.total, 's')}:")
-    expect(page.locator(".wid-sentence")).to_contain_text(f"It is {view.step.bound}")
+    expect(page.locator(".wid-sentence")).to_contain_text(f"It is {bound_of(view.step)}")
     if view.settings["users"] > 1:
         expect(page.locator(".wid-sentence")).to_contain_text(f"each of {view.settings['users']:,} users")
 

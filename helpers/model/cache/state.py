@@ -75,9 +75,6 @@ class StateCache(GrowingCache):
     def n_entries(self) -> int:
         return max(map(self.n_stored, range(self.n_layers)))
 
-    def entry_positions(self) -> range:
-        return range(self.n_stored(0))
-
     @property
     def nbytes(self) -> int:
         """The bytes of the states, whose size is fixed, and of the entries."""
