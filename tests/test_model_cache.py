@@ -270,38 +270,6 @@ def test_paged_restore_resets_each_length() -> None:
         cache.restore(snapshot)
 
 
-STEPS: dict[str, Any] = {
-    "advance": lambda cache: in_passes(MODEL, tokens(1, 3), [3], cache),
-    "truncate": lambda cache: cache.truncate(21),
-    "reset": Cache.reset,
-}
-
-
-@pytest.mark.parametrize("act", STEPS)
-@every
-def test_interrupt_changes_all_or_nothing(kind: str, act: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C before the one call that commits a step, or after it: nothing has changed, or everything."""
-    update = Cache.update
-    for done in (False, True):
-        cache, ids = fresh(kind), tokens(1, 25)
-        in_passes(MODEL, ids[:, :22], [22], cache)
-        twin = deepcopy(cache)
-
-        def interrupted(*given: Any, done: bool = done, **rest: Any) -> None:
-            if done:
-                update(*given, **rest)
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(Cache, "update", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            STEPS[act](cache)
-        monkeypatch.undo()
-        if done:
-            STEPS[act](twin)
-        assert repr(cache) == repr(twin)
-        same(in_passes(MODEL, ids[:, 22:], [3], cache), in_passes(MODEL, ids[:, 22:], [3], twin))
-
-
 @every
 def test_append_refuses_mismatched_entries(kind: str) -> None:
     cache = fresh(kind, 2, dtype=torch.float32)

@@ -105,19 +105,11 @@ WHOLE = a_trace().to_json().encode()
     ("text", "message"),
     [
         (WHOLE[:999], "no complete JSON .*expected a trace: if cut off, save it again"),
-        (b"[1]", r"got format and version \[\]; expected"),
         (WHOLE.replace(b":3,", b":1,", 1), r"'watch-it-decode-trace', 1\]; expected .* 3\]: record it again"),
         (WHOLE.replace(b'"scale"', b'"scales"'), "a field is missing or has another type .*'scale'"),
-        (b"\xff\xfe\x00", "can't decode byte 0xff"),
-        (b'{"a":' * 5000, "no complete JSON .*recursion"),
-        (WHOLE.replace(b'"kept":[', b'"kept":[0,', 1), "has another type .*longer than argument 1"),
         (
             WHOLE.replace(b'"visible":[[[0,1]]', b'"visible":[[[0,10000000]]', 1),
             "token 9,999,999 is out of range",
-        ),
-        (
-            WHOLE.replace(b'"visible":[[[0,1]],', b'"visible":[', 1),
-            "got 3 lists of visible tokens; expected 4",
         ),
         (
             re.sub(rb'"0.0.0.0":"[^"]*', b'"0.0.0.0":"AAAAAA==', WHOLE),

@@ -9,8 +9,6 @@ The columns are:
 - words: words of the Markdown (including folded parts), of printed sentences, and of sentences below
   pictures. Not counted are code, printed tables, displayed formulas, the links that launch a notebook, and
   the text alternatives of pictures. An inline formula counts as one word.
-- paragraph: words of the longest paragraph. Lists, tables and headings are not paragraphs.
-- cells: code cells, including the folded first one.
 - lines: lines of code that are not blank, without those of the first cell.
 - longest: lines of the longest code cell. A cell that consists of one class or function of `helpers` is left
   out.
@@ -46,7 +44,6 @@ EXEMPT = "24", "A1", "A2", "one_page", *LOOKED_UP  # by the beginnings of their 
 ROWS_OF_SHORT_TABLE = 4
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 NOT_READ = re.compile(rf"{FENCED.pattern}|\$\$.*?\$\$|!\[.*?\]\(\S+\)|<[^>]+>", re.MULTILINE | re.DOTALL)
-NO_PARAGRAPH = re.compile(r"\s*(?:[|#-]|\d\. )")
 TABLE = re.compile(r"(?:^\|.*\n?)+", re.MULTILINE)
 PREDICT = re.compile(r"(?:\*\*|<b>)Predict\b")
 PICTURES = {"image/png", "image/svg+xml", "application/vnd.jupyter.widget-view+json"}
@@ -78,8 +75,6 @@ class Sizes(NamedTuple):
     """The sizes of a notebook. See the module's docstring."""
 
     words: int = 0
-    paragraph: int = 0
-    cells: int = 0
     lines: int = 0
     longest: int = 0
     exercises: int = 0
@@ -168,7 +163,6 @@ def sizes(book: NotebookNode) -> Sizes:
     """Return the sizes of a notebook."""
     text = [c for c in book.cells if c.cell_type == "markdown"]
     read = [HEADER.sub(r"\g<needed>", c.source) for c in text]
-    paragraphs = [block for t in read for block in t.split("\n\n") if not NO_PARAGRAPH.match(block)]
     cells = [c for c in book.cells if c.cell_type == "code"]
     code = [c for c in cells if not c.metadata.get("jupyter", {})]
     shown = [sentence for c in cells for sentence in sentences(c)]
@@ -180,8 +174,6 @@ def sizes(book: NotebookNode) -> Sizes:
     ]
     return Sizes(
         words=sum(map(count_words, [*read, *shown])),
-        paragraph=max(map(count_words, paragraphs), default=0),
-        cells=len(cells),
         lines=sum(len(lines(c.source)) for c in code) + len(fenced),
         longest=max((len(lines(c.source)) for c in code if not is_taught(c.source)), default=0),
         exercises=sum(is_exercise(c) for c in book.cells),

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from helpers.drawing.palette import THEMES
 from helpers.stepper.format import percent
 from helpers.trace import Trace
 from tests.machine import ROOT, find_node, lacking
@@ -35,16 +34,11 @@ READ = """() => {
   const number = (node, name) => parseFloat(node.style[name]);
   const middle = (node) => node.getBoundingClientRect().left + node.getBoundingClientRect().width / 2;
   const height = (node) => node.getBoundingClientRect().top + node.getBoundingClientRect().height / 2;
-  const paint = (node) => {
-    const { backgroundColor, backgroundImage, borderTopStyle, borderTopColor } = getComputedStyle(node);
-    return [backgroundColor, backgroundImage !== 'none', borderTopStyle, borderTopColor];
-  };
   const has = (node, ...names) => names.find((name) => node.classList.contains(name)) ?? '';
   const pressed = (label) => root.querySelector(`[aria-label="${label}"] [aria-pressed="true"]`)?.textContent
     ?? root.querySelector(`select[aria-label="${label}"]`)?.selectedOptions[0].textContent ?? null;
   const row = (kind) => keyed(kind).map(([, node]) => [
     has(node, 'written', 'read', 'made', 'empty'), text(node).replaceAll('\\n', ' · ')]);
-  const paints = (kind) => keyed(kind).map(([, node]) => paint(node));
   const states = ['present', 'emitted', 'absent'], origins = ['prompt', 'generated'];
   return {
     at: ['event', 'cache', 'layer', 'head'].map((name) => root.dataset[name]),
@@ -58,10 +52,7 @@ READ = """() => {
     cells: Object.fromEntries(keyed('c').map(([key, n]) => [key, [
       has(n, 'now', 'again', 'masked', 'earlier', 'coming'), n.textContent, has(n, 'nil'),
       n.style.getPropertyValue('--side'), Math.min(n.offsetWidth, n.offsetHeight) - 4]])),
-    k: row('k'), v: row('v'), paints: { k: paints('k'), v: paints('v'), h: paints('h'),
-      c: Object.fromEntries(keyed('c').map(([key, n]) => [key, paint(n)])) },
-    words_said: all('.wid-said', (n) => getComputedStyle(n).color),
-    drawn: all('.wid-drawer', (n) => paint(n)[2])[0],
+    k: row('k'), v: row('v'),
     drawer: all('[data-key=drawer], [data-key=drawername]', (n) => n.textContent || has(n, 'keeps', 'drops')),
     labels: all('.wid-rowname', (n) => [text(n.firstChild), n.classList.contains('live'),
       n.classList.contains('chosen'), n.getAttribute('aria-pressed')]),
@@ -118,18 +109,6 @@ WALK = f"""(steps) => {{
 }}"""
 
 
-# A colour of the page by its name in the palette, by theme.
-NAMES = {
-    theme: {
-        f"rgb({int(c[1:3], 16)}, {int(c[3:5], 16)}, {int(c[5:], 16)})": name
-        for name, c in THEMES[theme].items()
-        if len(c) == 7
-    }
-    | {"rgba(0, 0, 0, 0)": ""}
-    for theme in ("light", "dark")
-}
-
-
 def read(page: Page) -> dict[str, Any]:
     """What the page shows now."""
     return page.evaluate(READ)
@@ -172,7 +151,7 @@ def walk(page: Page, trace: Trace, looks: list[Look], theme: str, lab: bool) -> 
             for view in views
         ]
         for step, shown, view in zip(steps, page.evaluate(WALK, steps), views, strict=True):
-            check(shown, trace, look, want, view | {"lab": lab}, step, theme)
+            check(shown, trace, look, want, view | {"lab": lab}, step)
 
 
 def check(
@@ -182,7 +161,6 @@ def check(
     want: dict[str, Any],
     seen: dict[str, Any],
     step: dict[str, Any],
-    theme: str,
 ) -> None:
     """What the page shows at a state is what it has to."""
     name, index, layer = look
@@ -211,7 +189,6 @@ def check(
     if columns < DENSE:
         check_grid(shown, want, seen, columns)
         check_rows(shown, trace, want, layer, seen["lab"])
-        check_paints(shown, want, NAMES[theme])
     check_lines(shown, want, seen, columns)
     check_beside(shown, trace, want, seen)
 
@@ -251,37 +228,6 @@ def check_grid(shown: dict[str, Any], want: dict[str, Any], seen: dict[str, Any]
         ]
         for text, place, origin, state, *rest in want["tokens"][:columns]
     ]
-
-
-def check_paints(shown: dict[str, Any], want: dict[str, Any], names: dict[str, str]) -> None:
-    """What a mark means can be told from its ground, its edge and its hatching."""
-    for kind in "kv":
-        for j, (ground, _, edge, colour) in enumerate(shown["paints"][kind]):
-            state = want["entries"][j]
-            kept = state in ("written", "read")
-            assert names[ground] == (f"{kind}f" if kept else ""), (kind, j, state)
-            assert edge == {"made": "dashed"}.get(state, "solid" if kept else "dotted")
-            assert names.get(colour) == kind or state == "empty", (kind, j, state)
-    weighed = bool(shown["squares"])
-    for key, (ground, hatched, edge, colour) in shown["paints"]["c"].items():
-        state, share = shown["cells"][key][0], bool(shown["cells"][key][3])
-        assert names[ground] == ("qf" if state == "now" else ""), key
-        assert hatched == (state == "again"), key
-        assert (edge == "dotted") == (state == "coming"), key
-        assert weighed or not (state == "now" and not share) or names[colour] == "q", key
-    for j, (ground, _, edge, colour) in enumerate(shown["paints"]["h"]):
-        _, _, origin, state, live = want["tokens"][j]
-        present = state == "present"
-        grounds = {"generated": "gf", "prompt": "panel"}
-        assert names[ground] == (grounds[origin] if present else ""), j
-        assert edge == ("solid" if present else "dashed"), j
-        assert names[colour] == ("q" if live else "gen" if state == "emitted" else "line") or (
-            state == "absent"
-        ), j
-    kept = shown["drawer"][0] == "keeps"
-    assert shown["drawn"] == ("solid" if kept else "dashed")
-    for colour, (_, _, origin, *_) in zip(shown["words_said"], want["tokens"], strict=True):
-        assert names[colour] == ("ink" if origin == "prompt" else "gen")
 
 
 def check_rows(shown: dict[str, Any], trace: Trace, want: dict[str, Any], layer: int, lab: bool) -> None:

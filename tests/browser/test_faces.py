@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -172,38 +171,3 @@ def test_a_touch_beside_a_full_stop_chooses_it(show: Shown, page: Page) -> None:
                 [x + dx, y + dy],
             )
             assert found == token, (n, dx, dy)
-
-
-# ---- the address is the picture's
-
-
-def shown_and_told(page: Page) -> tuple[str, str]:
-    """The pass that is shown, and the one that the address tells; both counted from 1."""
-    return page.evaluate(
-        "() => [String(1 + Number(document.querySelector('.wid-stepper').dataset.event)), "
-        "new URLSearchParams(location.hash.slice(1)).get('pass') "
-        "?? (document.querySelector('.wid-lab') ? '1' : '2')]"
-    )
-
-
-def test_after_any_acts_the_address_leads_to_what_is_shown(
-    show: Shown, page: Page, problems: list[str]
-) -> None:
-    """Keys, buttons and addresses in any order, also while it plays."""
-    chance = random.Random(0)
-    page.clock.install(time=0)
-    view = show()
-    page.clock.pause_at(60_000)
-    keys = ["ArrowRight", "ArrowLeft", "Home", "End", "c", "m", "l", " ", "ArrowUp", "ArrowDown"]
-    for n in range(120):
-        act = chance.choice([*keys, "address", "wait"])
-        if act == "address":
-            page.evaluate("(hash) => { location.hash = hash; }", f"#pass={chance.randint(1, 24)}")
-        elif act != "wait":
-            view.dispatch_event("keydown", {"key": act, "bubbles": True})
-        page.clock.run_for(chance.choice([0, 10, 300, 900]))
-        if chance.random() < 0.3:
-            page.clock.run_for(260)
-            shown, told = shown_and_told(page)
-            assert shown == told, (n, act)
-    assert problems == []
