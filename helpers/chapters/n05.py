@@ -388,16 +388,11 @@ def causal(T: int, S: int, shift: int = 0) -> np.ndarray:
     return np.tri(T, S, S - T + shift, dtype=bool)
 
 
-def mask_difference(got: np.ndarray, expected: np.ndarray, first: int = 1) -> str:
-    """Describe the first query that sees the wrong keys.
-
-    Args:
-        got, expected: masks, (T, S).
-        first: the number of the first query, and of the first key, in the text.
-    """
+def mask_difference(got: np.ndarray, expected: np.ndarray) -> str:
+    """Describe the first query of two masks, (T, S), that sees the wrong keys."""
     query = int((got != expected).any(axis=1).argmax())
-    seen, wanted = (format_value(np.flatnonzero(mask[query]) + first) for mask in (got, expected))
-    return f"lets query {query + first} of {len(got)} see keys {seen}; expected {wanted}"
+    seen, wanted = (format_value(np.flatnonzero(mask[query]) + 1) for mask in (got, expected))
+    return f"lets query {query + 1} of {len(got)} see keys {seen}; expected {wanted}"
 
 
 MASKS = [(2, 6), (1, 5), (4, 4), (3, 7), (1, 1)]  # T, S

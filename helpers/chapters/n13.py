@@ -68,14 +68,10 @@ def in_products(model: Transformer, step: Task, launch: float, turns: int) -> fl
     return fastest_part_ms(model, {"step": step}, turns)["step"]["matrices"] - 1000 * n_products * launch
 
 
-def rate_of_loop(n_lines: int = 1024) -> float:
-    """Return how many weights per second our loop multiplies on one core, with a matrix that is in its cache.
-
-    Args:
-        n_lines: number of rows of the matrix, each of 1,024 weights of 8 bits.
-    """
-    matrix, scale = quantize_weight(np.ones((n_lines, 1024), np.float32), bits=8)
-    loop = NarrowLinear(matrix, scale, np.zeros(n_lines, np.float32))
+def rate_of_loop() -> float:
+    """Return how many weights per second our loop multiplies on one core, whose cache holds the matrix."""
+    matrix, scale = quantize_weight(np.ones((1024, 1024), np.float32), bits=8)
+    loop = NarrowLinear(matrix, scale, np.zeros(1024, np.float32))
     with machine.torch_threads(1):  # restores the number, as Numba's first call also sets PyTorch's
         numba.set_num_threads(1)
         return 1000 * matrix.size / fastest_ms({"loop": partial(loop, torch.ones(1, 1024))}, turns=25)["loop"]
@@ -198,16 +194,15 @@ def recorded(**changes: Any) -> Ladder:
     return replace(Ladder(**json.loads(RECORDED.read_text())), **changes)
 
 
-def climb(size: str, cores: int, rounds: int = 3) -> Ladder:
+def climb(size: str, cores: int) -> Ladder:
     """Time a decode step of a randomly initialized model, unchanged and then after each change in WAYS.
 
-    Each of `rounds` rounds measures both the hardware rates and the steps, so that a slow moment affects
+    Each of three rounds measures both the hardware rates and the steps, so that a slow moment affects
     both.
 
     Args:
         size: key of CONFIGS.
         cores: threads that share each matrix where WAYS says so.
-        rounds: number of rounds.
     """
     model = Transformer(CONFIGS[size])
     twins = {bits: speed_up(model, bits=bits, threads=1) for bits in (32, 16, 8)}
@@ -216,7 +211,7 @@ def climb(size: str, cores: int, rounds: int = 3) -> Ladder:
     }
     launches, rates, read, timed, products = [], [], [], [], []
     with machine.torch_threads(1):  # the step as it is runs on one core
-        for _ in range(rounds):
+        for _ in range(3):
             launches.append(launch_overhead())
             rates.append(rate_of_loop())
             read.append({one: _bandwidth(model.config, *one, cores) for one in WAYS.values()})

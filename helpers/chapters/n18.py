@@ -164,19 +164,13 @@ def part(sheet: Sheet, x: float, y: float, wide: float, high: float, colour: str
     sheet.box(x, y, wide, high, fill=fill, edge=edge, line=1.4, radius=0, dashed=not colour)
 
 
-def pass_of(model: Transformer, T: int, context: int = 64) -> Task:
-    """Return a task that runs one pass over T new tokens, with logits at every one of their positions.
+def pass_of(model: Transformer, T: int) -> Task:
+    """Return a task that runs a pass over T tokens after 64 in the cache, with logits at each position."""
+    cache = StaticCache(model.config, max_len=64 + T)
+    prefill(model, torch.ones(1, 64, dtype=torch.int64), cache)
+    tokens = torch.ones(1, T, dtype=torch.int64)
 
-    Args:
-        model: the model.
-        T: number of new tokens.
-        context: number of tokens in the cache before them.
-    """
-    cache = StaticCache(model.config, max_len=context + T)
-    tokens = torch.ones(1, context + T, dtype=torch.int64)
-    prefill(model, tokens[:, :context], cache)
-
-    return repeatable_pass(cache, torch.inference_mode()(partial(model, tokens[:, context:], cache)))
+    return repeatable_pass(cache, torch.inference_mode()(partial(model, tokens, cache)))
 
 
 class Drafted(NamedTuple):

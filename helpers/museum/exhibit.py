@@ -31,18 +31,18 @@ SHARING_LAYER = 3  # the layer that shares the rows of the one before; its own K
 def load_model(name: str) -> tuple[Transformer, Tokenizer]:
     """Return the model of an exhibit and its tokenizer.
 
-    `name` is "diary" for the shipped model, or the name of a changed copy: "hybrid", "adapter", "bfloat16",
-    "float32" or "sharing".
+    `name` is "diary" for the shipped model, or the name of a changed copy: "hybrid", "adapter", "bfloat16" or
+    "sharing".
     """
     model, tokenizer = shipped.load("hybrid" if name == "hybrid" else "gqa")
     if name == "adapter":
         model = with_adapter(model, scale=1.5)
-    if name in ("bfloat16", "float32"):
+    if name == "bfloat16":
         model = model.double()  # whose own rounding is too small to matter, on every machine
         for block in [*model.modules()]:
             for part, linear in [*block.named_children()]:
                 if isinstance(linear, nn.Linear):
-                    setattr(block, part, RoundedLinear(linear, getattr(torch, name)))
+                    setattr(block, part, RoundedLinear(linear))
     if name == "sharing":
         chance = torch.Generator().manual_seed(0)
         for part in ("k_proj", "v_proj"):
@@ -52,11 +52,11 @@ def load_model(name: str) -> tuple[Transformer, Tokenizer]:
 
 
 class RoundedLinear(nn.Module):
-    """A matrix product computed as a sum of several pieces. Each piece and each sum is rounded to a dtype."""
+    """A matrix product as a sum of several pieces. Each piece and each sum is rounded to bfloat16."""
 
-    def __init__(self, linear: nn.Linear, dtype: torch.dtype, pieces: int = 1) -> None:
+    def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
-        self.linear, self.dtype, self.pieces = linear, dtype, pieces
+        self.linear, self.pieces = linear, 1
 
     def forward(self, x: Tensor) -> Tensor:
         """Multiply: (…, C) → (…, C')."""
@@ -64,7 +64,7 @@ class RoundedLinear(nn.Module):
         pairs = zip(x.split(sizes, -1), self.linear.weight.split(sizes, 1), strict=True)
         total = torch.zeros(1)
         for part, weight in pairs:
-            total = (total + (part @ weight.mT).to(self.dtype).to(x.dtype)).to(self.dtype).to(x.dtype)
+            total = (total + (part @ weight.mT).bfloat16().to(x.dtype)).bfloat16().to(x.dtype)
         return total
 
 
