@@ -12,7 +12,9 @@ import nbformat
 import numpy as np
 import pytest
 
+from helpers.recording.diary import load_diary
 from helpers.stepper import Live
+from helpers.stepper.format import percent
 from helpers.stepper.page import Link, Section, build_page, file_script
 from helpers.trace import Trace
 from tests.machine import NOTEBOOKS, ROOT, prose_of
@@ -43,6 +45,7 @@ def test_pages_are_small_and_load_nothing(pages: dict[str, str]) -> None:
     assert "connect-src" not in pages["index.html"], "such a page can send nothing anywhere"
     for name, text in pages.items():
         assert len(text.encode()) < MOST, name
+        assert not re.search(r"<a\b[^>]*>\s*</a>", text), "a link without a name"
         assert not re.search(r"<(?!a\b)[a-z]+[^>]*\s(src|href)=(?!\"data:)|@import|url\(", text), name
 
 
@@ -117,6 +120,18 @@ def test_main_page_has_views_and_their_pictures(pages: dict[str, str]) -> None:
     for moment in re.findall(r'href="#[^"]*at=(view\d)"', pages["index.html"]):
         assert f'<div class="view" id="{moment}">' in pages["index.html"]
     assert "<noscript><p>StepTime(" in pages["index.html"]
+
+
+def test_main_page_shows_the_percentages_of_the_diary() -> None:
+    diary = load_diary()
+    shown = [
+        [percent(p) for step in run.passes for part in step.parts for out in part.out for *_, p in out.top]
+        for trace in (diary, site.lighter(diary))
+        for run in trace.runs
+    ]
+    half = len(shown) // 2
+    assert shown[:half] == shown[half:]
+    assert {"<0.1%", ">99.9%"} <= {text for run in shown for text in run}
 
 
 def test_prefill_against_decode_matches_a_recorded_run(pages: dict[str, str]) -> None:

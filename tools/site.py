@@ -233,11 +233,11 @@ def index(diary: Trace, published: Path | None = None) -> str:
 
 
 def lighter(trace: Trace) -> Trace:
-    """Return a smaller trace for a page, with numbers rounded to the digits that are shown.
+    """Return a smaller trace for a page, with numbers rounded to six digits, more than are shown.
 
     It has no shapes, because the lab computes its own.
     """
-    message = json.loads(trace.to_json(), parse_float=lambda digits: round(float(digits), 4))
+    message = json.loads(trace.to_json(), parse_float=lambda digits: float(f"{float(digits):.6g}"))
     for run in message["runs"]:
         for event in run["passes"]:
             event["shapes"] = []
