@@ -157,7 +157,6 @@ def take(browser: Browser, data: str, options: dict[str, Any], pictured: bool = 
         closing(opened(browser, Path(folder), data, options)) as page,
     ):
         view = page.locator(".wid-view")
-        view.wait_for()
         mounted = page.evaluate_handle("view")
         images, words, seen = list[Image.Image](), list[str](), list[str]()
         for values in (moments := mounted.evaluate("(view) => view.stills()")):
