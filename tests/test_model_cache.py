@@ -52,6 +52,9 @@ def test_pass_beyond_max_len_is_refused(kind: str, split: list[int]) -> None:
         message = f"{over} new tokens after 12 make {12 + over}.*; expected at most 12"
         with pytest.raises(ValueError, match=message):
             in_passes(MODEL, ids[:, 12 : 12 + over], [over], cache)
+        for act in (cache.positions, cache.advance):
+            with pytest.raises(ValueError, match=message):
+                act(over)
     cache.truncate(11)
     same(in_passes(MODEL, ids[:, 11:12], [1], cache), MODEL(ids[:, :12])[:, 11:])
 

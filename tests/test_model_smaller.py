@@ -203,6 +203,8 @@ def test_quantized_cache_can_undo_one_token() -> None:
     assert all(torch.equal(a[:, :, :16], b[:, :, :16]) for a, b in zip(again, kept, strict=True))
     with pytest.raises(ValueError, match=r"15, but entries .* rounded; expected 16 to 16, or reset"):
         cache.truncate(15)
+    with pytest.raises(ValueError, match="25 new tokens after 16 make 41; expected at most 40"):
+        cache.advance(25)
     cache.reset()
     assert (cache.nbytes, cache.n_quantized) == (0, 0)
 

@@ -39,8 +39,19 @@ def test_the_example_in_format_md_can_be_recorded() -> None:
             scheduler.postprocess(plan, {sequence: next(replies[sequence]) for sequence, n in plan})
         inside = recorder.trace  # notebook 16 returns it from inside the block
     assert inside == recorder.trace == example
-    with pytest.raises(TraceError, match="page 6 is out of range; expected 0 to 5: record it again"):
-        EngineTrace.from_json(replace(example, steps=[replace(example.steps[0], freed=[6])]).to_json())
+    step = example.steps[0]
+    share = step.running[0]
+    for changed, message in (
+        ({"freed": [6]}, "page 6 is out of range; expected 0 to 5: record it again"),
+        ({"findable": [6]}, "page 6 is out of range"),
+        ({"left": [len(example.requests)]}, "request .* is out of range"),
+        ({"running": [replace(share, slot=1)]}, "slot 1 is out of range"),
+        ({"running": [replace(share, table=[6])]}, "page 6 is out of range"),
+        ({"running": [replace(share, stop=9)]}, "token [89] is out of range"),
+        ({"running": [replace(share, table=[0])]}, "row .* is out of range"),
+    ):
+        with pytest.raises(TraceError, match=message):
+            EngineTrace.from_json(replace(example, steps=[replace(step, **changed)]).to_json())
 
 
 def test_a_trace_has_the_engines_own_counts() -> None:

@@ -158,7 +158,8 @@ def test_layers_that_share_entries_compute_none() -> None:
                 False,
             ]
             assert event.for_layer(2).parts[0].visible == event.for_layer(0).parts[0].visible
-            assert event.for_layer(3).parts[0].written == []
+            part = event.for_layer(3).parts[0]
+            assert (part.written, part.kept) == ([], (0, 0))
             assert event.shapes[3]["k"] == event.shapes[1]["k"] != event.shapes[0]["k"]
 
 

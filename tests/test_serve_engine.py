@@ -99,6 +99,11 @@ def test_eos_ids_may_be_a_generator() -> None:
     assert engine_of(eos_ids=iter([3, 15])).scheduler.eos_ids == {3, 15}
 
 
+def test_pages_are_on_the_models_device_in_its_dtype() -> None:
+    pool = engine_of(tiny(dtype=torch.bfloat16).to("meta")).pool
+    assert {(x.device.type, x.dtype) for x in (pool.k, pool.v)} == {("meta", torch.bfloat16)}
+
+
 def test_invalid_requests_and_engines_raise_and_change_nothing() -> None:
     engine = engine_of(eos_ids=())
     engine.add("a", [5, 6, 7], 8)

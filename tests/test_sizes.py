@@ -17,7 +17,7 @@ from tools.sizes import (
     Sizes,
     count_words,
     limits,
-    rewritten,
+    main,
     sizes,
     with_all_minutes,
     with_minutes,
@@ -32,9 +32,12 @@ def test_notebooks_are_within_the_limits(path: Path) -> None:
     assert list(sizes(nbformat.read(path, as_version=4)).over(limits(path.stem))) == []
 
 
-def test_written_minutes_are_current() -> None:
+def test_written_minutes_are_current(monkeypatch: pytest.MonkeyPatch) -> None:
     """To write them: python -m tools sizes --write."""
-    written = rewritten()
+    written: dict[Path, str] = {}
+    monkeypatch.setattr(Path, "write_text", lambda path, text, **_: written.update({path: text}))
+    monkeypatch.setattr("sys.argv", ["sizes", "00", "--write"])
+    main()
     assert {*written} == {README, *READ}
     assert [path.name for path, text in written.items() if path.read_text(encoding="utf-8") != text] == []
     for text in map(prose_of, (README, NOTEBOOKS[0])):

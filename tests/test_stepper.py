@@ -131,8 +131,9 @@ def test_repr_has_no_address(run: Trace) -> None:
 def test_the_widget_is_made_once_and_carries_the_trace(run: Trace) -> None:
     stepper = Stepper(run)
     assert stepper.widget is stepper.widget
-    assert stepper.widget.get_state(["data"])["data"] == run.to_json()
-    assert stepper.widget.get_state(["options"])["options"] == {**stepper.options, "view": "stepper"}
+    sent = stepper.widget.get_state()  # only what the browser gets
+    assert (sent["data"], sent["file"]) == (run.to_json(), b"")
+    assert sent["options"] == {**stepper.options, "view": "stepper"}
 
 
 def test_a_still_is_found_by_what_the_view_is_made_of(run: Trace) -> None:
