@@ -22,7 +22,7 @@ from helpers.model.cache import GrowingCache
 from helpers.museum import exhibit
 from helpers.plots import measured
 from helpers.trace import WordComparison
-from tests.pictures import check_form
+from tests.pictures import boxes, check_form
 
 OWN, CAUSAL = np.eye(5, dtype=bool), np.tri(5, dtype=bool)
 MOVES = {"norm": OWN, "projection": OWN, "rotation": OWN, "attention": CAUSAL, "MLP": OWN}
@@ -208,6 +208,17 @@ def test_text_of_uncompared_figures(name: str) -> None:
 @pytest.mark.parametrize("name", PICTURES)
 def test_model_figures_are_legible_themed_and_small(name: str) -> None:
     check_form(picture_of(name))
+
+
+def test_reading_has_the_colour_of_weights_and_a_step_without_parts_is_grey() -> None:
+    figure = picture_of("waterfall").figure
+    names = {name: len(boxes(figure, name)) for name in ("query", "soft", "generated", "value")}
+    assert names == {
+        "query": 3,
+        "soft": 4,
+        "generated": 3,
+        "value": 3,
+    }  # a key, and two bars; soft: two of each
 
 
 def test_moving_median_does_not_lag() -> None:

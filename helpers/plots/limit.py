@@ -10,6 +10,8 @@ from helpers.drawing.words import SMALL, printable, shorten, text_width
 
 StartEnd = tuple[float, float]
 PartsAndMeasuredMs = tuple[Mapping[str, StartEnd], float]
+# Of parts with a colour of their own: weights are blue in every figure; grey is what no part explains.
+COLOURS = {"reading": "query", "rest": "soft", "the whole step": "soft"}
 
 
 def waterfall(steps: Mapping[str, PartsAndMeasuredMs], title: str) -> Picture:
@@ -18,34 +20,30 @@ def waterfall(steps: Mapping[str, PartsAndMeasuredMs], title: str) -> Picture:
     Args:
         steps: maps the label of each step, in the order of drawing, to its parts and its measured duration
             in milliseconds. The parts are a mapping from names to (start, end) in milliseconds; parts that
-            overlap share the bar's height. Without parts, the bar is as long as the measured duration. The
-            part "rest" is grey. Up to 4 other parts may have any names, or up to 3 if the first is "reading".
+            overlap share the bar's height. The part "reading" has the colour of weights. "rest" is grey, and
+            so is a step without known parts. Up to 4 other parts may have any names.
         title: the heading.
     """
     most = max(_end(parts, measured) for parts, measured in steps.values())
-    names = [*dict.fromkeys(name for parts, _ in steps.values() for name in parts)]
-    known = [name for name in names if name != "rest"]
-    first = known[:1] == ["reading"]  # which has its colour without launches before it, too
-    colours = dict(zip(known, ("generated", "key", "value", "query")[first:], strict=False))
-    colours |= {name: "soft" for name in names if name not in colours}
+    bars = {name: parts or {"the whole step": (0.0, measured)} for name, (parts, measured) in steps.items()}
+    others = iter(("generated", "value", "key", "ink"))
+    colours: dict[str, str] = {}
+    for part in (part for parts in bars.values() for part in parts):
+        colours[part] = colours.get(part) or COLOURS.get(part) or next(others)
 
     def draw(sheet: Sheet) -> None:
-        left, row = (18.0, 58.0) if sheet.narrow else (236.0, 40.0)
-        scale = (sheet.width - left - 96) / most
+        left, scale = 18.0, (sheet.width - 114) / most
         sheet.heading(title)
-        top = _legend(sheet, colours) if names else 44.0
-        for n, (name, (parts, measured)) in enumerate(steps.items()):
-            y = top + row * n + 18 * sheet.narrow
-            if sheet.narrow:
-                sheet.note(left, y - 10, shorten(name, sheet.width - 36, SMALL), colour="ink")
-            else:
-                sheet.note(left - 12, y + 12, shorten(name, left - 24, SMALL), at="right", colour="ink")
-            for part, (start, end) in (parts or {"": (0.0, measured)}).items():
-                down, high = _lane(part, parts)
-                x, fill = left + start * scale, colours.get(part, "query")
+        y = _legend(sheet, colours) + 18
+        for name, (parts, measured) in steps.items():
+            sheet.note(left, y - 10, shorten(name, sheet.width - 36, SMALL), colour="ink")
+            for part, (start, end) in bars[name].items():
+                down, high = _lane(part, bars[name])
+                x, fill = left + start * scale, colours[part]
                 sheet.box(x, y + down, (end - start) * scale, high, fill=fill, radius=0)
             ms = f"{format_digits(measured)} ms"
             sheet.text(left + _end(parts, measured) * scale + 8, y + 12, ms, bold=True)
+            y += 58
 
     sentence = "; ".join(
         f"{printable(name)}: "
