@@ -143,8 +143,8 @@ def test_a_cell_has_png_then_svg_with_text(monkeypatch: pytest.MonkeyPatch) -> N
     picture = odd_names(ODD_TRACE)
     picture._ipython_display_()
     image, text = {"image/png": picture.png(), "text/plain": picture.alt}, picture.html()
-    assert Image.open(io.BytesIO(picture.png())).width == 360 * SHARPNESS, "as wide as a phone"
-    assert shown[0] == (image, {"metadata": {"image/png": {"width": 360}}, "raw": True})
+    assert Image.open(io.BytesIO(picture.png())).width == 480 * SHARPNESS
+    assert shown[0] == (image, {"metadata": {"image/png": {"width": 480}}, "raw": True})
     assert shown[1] == ({"text/html": text, "text/plain": " "}, {"raw": True})
 
 

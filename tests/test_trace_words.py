@@ -111,7 +111,7 @@ def test_rounding_stays_below_the_limit_and_bugs_exceed_it() -> None:
     picture = plots.word_differences(found["wrong"], lines["wrong"])
     above = sum(p.difference > lines["wrong"] for p in found["wrong"])
     assert f"above it lie {above}" in picture.alt
-    assert misplaced(picture.figure) == misplaced(picture.narrow_figure) == []
+    assert misplaced(picture.figure) == []
 
 
 def test_the_rounding_limit_is_that_of_notebook_21() -> None:

@@ -34,7 +34,7 @@ pre { margin: 0; padding: 10px 12px; overflow-x: auto; font: 13px/1.5 ui-monospa
 .output:has(.wid-live) :is(.wid-static, .output_area:has(+ .output_area .wid-static)) { display: none; }
 .cell:target { scroll-margin-top: 12px; box-shadow: -5px 0 var(--paper), -8px 0 var(--soft); }
 .prompt:not([class*="wid-"]) { display: none; }
-/* a figure as JupyterLab shows it: drawn for this width and theme, in place of its picture */
+/* a figure as JupyterLab shows it: as SVG, in the theme of the page, in place of its PNG */
 .output_area .wid-figure:has(> svg) { display: block !important; }
 .output_area:has(+ .output_area .wid-figure > svg) { display: none; }
 img { max-width: 100%; height: auto; border-radius: 6px; }

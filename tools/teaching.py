@@ -44,16 +44,11 @@ body { max-width: none; margin: 0; padding: 0; }
   position: relative; height: 100vh; padding: 6vh 6vw 8vh; scroll-snap-align: start; break-after: page; }
 .slide figure { flex: 1; width: 100%; min-height: 0; margin: 0; }
 .slide :is(svg, img) { width: 100%; height: 100%; object-fit: contain; fill: var(--wid-ink); }
-.slide svg + svg { display: none; }
-/* a small screen: the narrow form where there is one, and as high as its letters need */
+/* a small screen: as high as the letters need */
 @media (max-width: 600px), (max-height: 500px) {
   .slide { height: auto; min-height: 100vh; justify-content: center; }
   .slide figure { flex: none; }
   .slide :is(svg, img) { height: auto; }
-}
-@media (max-width: 600px) {
-  .slide svg:has(+ svg) { display: none; }
-  .slide svg + svg { display: block; }
 }
 .slide p { max-width: 32em; margin: 0; font-size: clamp(20px, min(4.6vh, 5vw), 48px); line-height: 1.25;
   text-align: center; text-wrap: balance; }
@@ -92,9 +87,7 @@ def cell_of(link: re.Match[str]) -> NotebookNode:
 
 
 def picture(cell: NotebookNode) -> str:
-    """Return a cell's stored picture as HTML, with its text alternative: its SVGs, or else its PNG.
-
-    If there are several SVGs, the last is the narrow layout.
+    """Return a cell's stored picture as HTML, with its text alternative: its SVG, or else its PNG.
 
     Raises:
         ValueError: the cell has no picture.
@@ -102,8 +95,8 @@ def picture(cell: NotebookNode) -> str:
     shown = [output.data for output in cell.get("outputs", []) if "data" in output]
     alt = next((escape(data["text/plain"]) for data in shown if "image/png" in data), "")
     html = "".join(data.get("text/html", "") for data in shown)
-    if drawn := re.findall(r'<svg (viewBox="[^"]+")[^>]*>(.*?)</svg>', html, re.DOTALL):
-        return "".join(f'<svg {box} role="img" aria-label="{alt}">{shapes}</svg>' for box, shapes in drawn)
+    if drawn := re.search(r'<svg (viewBox="[^"]+")[^>]*>(.*?)</svg>', html, re.DOTALL):
+        return f'<svg {drawn[1]} role="img" aria-label="{alt}">{drawn[2]}</svg>'
     for data in shown:
         if "image/png" in data:
             png = data["image/png"].replace("\n", "")

@@ -46,27 +46,29 @@ def mask_pair() -> Picture:
 
     def draw(sheet: Sheet) -> None:
         for n, ((title, aligned), mask) in enumerate(masks.items()):
-            left, top = (78.0, 170.0 * n) if sheet.narrow else (78.0 + 340 * n, 0.0)
+            left, top, pitch = 84.0, 170.0 * n, 50.0
             sheet.text(left, top + 20, title, bold=True)
             sheet.note(left, top + 41, aligned)
             sheet.note(left - 8, top + 74, "key", at="right")
             for j in range(6):
-                sheet.note(left + 30 * (j + 0.5), top + 74, str(j + 1), at="center")
+                sheet.note(left + pitch * (j + 0.5), top + 74, str(j + 1), at="center")
             for i, seen in enumerate(mask):
                 y = top + 105 + 30 * i
                 sheet.note(left - 8, y, f"query {i + 5}", at="right", colour="ink")
-                sheet.note(left + 188, y, f"sees {seen.sum()}")
+                sheet.note(left + pitch * 6 + 8, y, f"sees {seen.sum()}")
                 for j, yes in enumerate(seen):
-                    x, bad = left + 30 * j, bool(yes != right[i, j])
+                    x, bad = left + pitch * j, bool(yes != right[i, j])
                     fill, edge = ("query", "query") if yes else ("panel", "line")
-                    sheet.box(x + 2, y - 13, 26, 26, fill=fill, edge=edge, radius=3)
+                    sheet.box(x + 2, y - 13, pitch - 4, 26, fill=fill, edge=edge, radius=3)
                     if not yes:
-                        sheet.text(x + 15, y, "×", at="center", colour="ink" if bad else "soft", bold=bad)
+                        sheet.text(
+                            x + pitch / 2, y, "×", at="center", colour="ink" if bad else "soft", bold=bad
+                        )
                     if bad:
-                        sheet.box(x + 2, y - 13, 26, 26, edge="ink", line=2.4, radius=3)
+                        sheet.box(x + 2, y - 13, pitch - 4, 26, edge="ink", line=2.4, radius=3)
         below = sheet.bottom + 20
-        sheet.box(78, below - 8, 16, 16, edge="ink", line=2.4, radius=3)
-        sheet.note(104, below, "wrong: 8 cells", colour="ink")
+        sheet.box(84, below - 8, 16, 16, edge="ink", line=2.4, radius=3)
+        sheet.note(110, below, "wrong: 8 cells", colour="ink")
 
     return Picture(
         draw,
@@ -91,8 +93,7 @@ def rope_pairs() -> Picture:
     colours = ("query", "key", "value", "generated")
 
     def draw(sheet: Sheet) -> None:
-        pitch, left = (38.0, 18.0) if sheet.narrow else (64.0, 90.0)
-        y = 16.0
+        pitch, left, y = 53.0, 18.0, 16.0
         for title, (numbers, pairs) in lines.items():
             sheet.note(left, y, title, colour="ink", bold=True)
             xs = [left + pitch * (place + 0.5) for place in range(8)]

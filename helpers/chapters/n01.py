@@ -50,7 +50,7 @@ def one_match(
     output = _pair(weights @ v)
 
     def draw(sheet: Sheet) -> None:
-        places = (10, 64, 146, 216, 270, 284) if sheet.narrow else (18, 90, 286, 366, 590, 630)
+        places = (10, 74, 266, 330, 390, 404)
         name, key, score, exp, weight, value = places
         sheet.text(18, 20, asks, colour="query", bold=True)
         sheet.text(28 + 10 * len(asks), 20, f"has the query {_pair(q)}", colour="query")
@@ -63,10 +63,8 @@ def one_match(
             sheet.note(key, y, _pair(k[n]), colour="key")
             sheet.note(score, y, written[n], at="right", colour="ink", bold=True)
             sheet.note(exp, y, exps[n], at="right")
-            if not sheet.narrow:
-                sheet.note(score - 34, y, sums[n], at="right")
-            bar = (name, 10, sheet.width - 20, 4) if sheet.narrow else (exp + 26, -9, 152, 18)
-            sheet.box(bar[0], y + bar[1], max(1.0, bar[2] * weights[n]), bar[3], fill="query", radius=0)
+            sheet.note(score - 34, y, sums[n], at="right")
+            sheet.box(name, y + 10, max(1.0, (sheet.width - 20) * weights[n]), 4, fill="query", radius=0)
             sheet.note(weight, y, f"{weights[n]:.3f}", at="right", colour="ink")
             sheet.note(value, y, _pair(v[n]), colour="value")
         y = 84 + 34 * len(words)
@@ -109,16 +107,14 @@ def strips(position: int) -> Picture:
     contexts = [format_number(x) for x in toy.four_heads(v)]
 
     def draw(sheet: Sheet) -> None:
-        left = 62.0 if sheet.narrow else 96.0
-        row, top = (62.0 if sheet.narrow else 44.0), 92.0
-        cell = min(60, 204 / position) if sheet.narrow else min(93, 332 / position)
-        end = left + cell * position
-        right = sheet.width - 8 if sheet.narrow else end + 62
+        left, row, top = 66.0, 62.0, 92.0
+        cell = 300 / position
+        end, right = left + cell * position, sheet.width - 8
         sheet.note(18, 22, "attention weights of")
         sheet.text(166, 22, words[-1], colour="query", bold=True)
         sheet.note(right, 60, "context", at="right")
         for h, name in enumerate(toy.HEADS):
-            y = top + row * (h + (0.35 if sheet.narrow else 0.5))
+            y = top + row * (h + 0.35)
             sheet.note(left - 8, y, name, at="right", colour="ink")
             sheet.line((left, top + row * (h + 1)), (end, top + row * (h + 1)), colour="faint")
             for j, weight in enumerate(weights[h]):
@@ -126,15 +122,13 @@ def strips(position: int) -> Picture:
                 if not weight:
                     sheet.text(x, y, "·", at="center", colour="soft")
                     continue
-                sheet.square(x - (0 if sheet.narrow else 17), y, 26 * float(weight) ** 0.5, "query")
-                if not sheet.narrow:
-                    sheet.note(x + 1, y, format_number(weight), colour="ink")
+                sheet.square(x - 17, y, 26 * float(weight) ** 0.5, "query")
+                sheet.note(x + 1, y, format_number(weight), colour="ink")
             sheet.text(right, y, contexts[h], at="right", bold=True)
-            at, below = ("right", 25) if sheet.narrow else ("left", 0)
             picked = [format_number(x) for w, x in zip(weights[h], v, strict=True) if w]
             if len(picked) > 1:
                 average = f"= ({' + '.join(picked)}) / {len(picked)}"
-                sheet.note(right + (0 if sheet.narrow else 10), y + below, average, at=at)
+                sheet.note(right, y + 25, average, at="right")
         foot = top + row * len(toy.HEADS) + 10
         sheet.text(left - 8, foot + 20, "value", at="right", colour="value", bold=True)
         for j, word in enumerate(words):

@@ -70,7 +70,7 @@ def two_layers(word: str) -> Picture:
     needed = [sees[sees[made].any(axis=0)].any(axis=0), sees[made].any(axis=0), made]
 
     def draw(sheet: Sheet) -> None:
-        left, pitch, chip, drop = (62.0, 69.0, 62.0, 96.0) if sheet.narrow else (120.0, 140.0, 96.0, 92.0)
+        left, pitch, chip, drop = 68.0, 98.0, 80.0, 92.0
         at = [left + pitch * (i + 0.5) for i in range(T)]
         for level in (1, 2):
             for dark in (False, True):
@@ -79,7 +79,7 @@ def two_layers(word: str) -> Picture:
                         ends = (at[j], 26 + drop * (level - 1) + 13), (at[i], 26 + drop * level - 13)
                         sheet.line(*ends, colour="query" if dark else "line", width=2 if dark else 1)
         for level, name in enumerate(("tokens", "layer 1", "layer 2")):
-            sheet.note(8 if sheet.narrow else 18, 26 + drop * level, name)
+            sheet.note(8, 26 + drop * level, name)
             for x, text, dark in zip(at, words, needed[level], strict=True):
                 fill, edge = ("query fill", "query") if dark else ("panel", "line")
                 corner, asks = (x - chip / 2, 13 + drop * level), level == 2 and bool(dark)
@@ -108,18 +108,15 @@ def picked_and_seen(head: str) -> Picture:
     grids = {f"{head} picks": picks, "the mask lets see": toy.causal_mask(T)}
 
     def draw(sheet: Sheet) -> None:
-        left, cell, row = 84.0, 60.0, 30.0
+        x, cell, row = 84.0, 88.0, 30.0
         for n, (name, grid) in enumerate(grids.items()):
-            x = left + (0 if sheet.narrow else n * (cell * T + 40))
-            top = 92.0 + (n * (row * T + 98) if sheet.narrow else 0)
+            top = 92.0 + n * (row * T + 98)
             sheet.text(x + cell * T / 2, top - 72, name, at="center", bold=True)
             sheet.note(x + cell * T / 2, top - 42, "is looked at", at="center")
-            if n == 0 or sheet.narrow:
-                sheet.note(left - 10, top - 16, "looks", at="right")
+            sheet.note(x - 10, top - 16, "looks", at="right")
             for i, word in enumerate(words):
                 sheet.note(x + cell * (i + 0.5), top - 16, word, at="center", colour="ink")
-                if n == 0 or sheet.narrow:
-                    sheet.note(left - 10, top + row * (i + 0.5), word, at="right", colour="query", bold=True)
+                sheet.note(x - 10, top + row * (i + 0.5), word, at="right", colour="query", bold=True)
             for (i, j), yes in np.ndenumerate(grid):
                 fill, edge = ("query fill", "query") if yes else ("panel", "line")
                 corner = x + cell * j + 1, top + row * i + 1

@@ -22,7 +22,7 @@ from helpers.check.reader import TimeLimitError, time_limit
 from helpers.check.result import format_value
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.tables import Table
-from helpers.drawing.words import join_words
+from helpers.drawing.words import SMALL, join_words, shorten
 from helpers.sampling import Sampling, chooser, softmax
 
 PROMPT = "Mia writes from Oslo. Monday is sunny in Oslo. Mia swam in the lake. Today weather is so nice."
@@ -282,14 +282,13 @@ def chunk(stored: Sequence[str], new: Sequence[str]) -> Picture:
     allowed = causal(T, len(words))
 
     def draw(sheet: Sheet) -> None:
-        left, row, top = 76.0, 34.0, 56.0 if sheet.narrow else 76.0
+        left, row, top = 70.0, 34.0, 76.0
         cell = min(64.0, (sheet.width - left - 10) / len(words))
         middle = left + cell * len(stored) / 2, left + cell * (len(stored) + T / 2)
         for x, name in zip(middle, ("rows stored", "new rows"), strict=True):
             sheet.note(x, 16, name, at="center")
         for j, word in enumerate(words):
-            if not sheet.narrow:
-                sheet.note(left + cell * (j + 0.5), 42, word, at="center", colour="ink")
+            sheet.note(left + cell * (j + 0.5), 42, shorten(word, cell, SMALL), at="center", colour="ink")
             sheet.note(left + cell * (j + 0.5), top - 14, str(j + 1), at="center")
         for i, word in enumerate(new):
             sheet.text(left - 10, top + row * (i + 0.5), word, at="right", colour="query", bold=True)

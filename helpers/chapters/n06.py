@@ -39,7 +39,7 @@ def shared_heads() -> Picture:
     """Draw which KV head each of a layer's four query heads reads."""
 
     def draw(sheet: Sheet) -> None:
-        pitch, left = (78.0, 14.0) if sheet.narrow else (116.0, 118.0)
+        pitch, left = 106.0, 18.0
         xs = [left + pitch * (h + 0.5) for h in range(4)]
         sheet.note(left + 6, 16, "one token, in one layer", bold=True, colour="ink")
         for g, group in enumerate((xs[:2], xs[2:])):
@@ -74,17 +74,15 @@ def clock_hands(speeds: Sequence[float], positions: Sequence[int] = (3, 7), quer
 
     def draw(sheet: Sheet) -> None:
         sheet.note(18, 20, f"the same key at {positions[0]} and {positions[1]}", colour="key", bold=True)
-        x, y = (18.0, 40.0) if sheet.narrow else (240.0, 20.0)
-        sheet.note(x, y, f"a query at {query}", colour="query", bold=True)
+        sheet.note(240, 20, f"a query at {query}", colour="query", bold=True)
         for n, speed in enumerate(speeds):
-            x, y = (86.0, 138 + 170.0 * n) if sheet.narrow else (120 + 230.0 * n, 140.0)
+            x, y = 78 + 152.0 * n, 128.0
             _hands(sheet, x, y, {p: speed * p for p in positions}, query * speed)
-            lines = [f"a round: {format_digits(2 * math.pi / speed, 2)} positions"]
+            around = format_digits(2 * math.pi / speed, 2)
+            lines = [f"{speed:.3g} rad a position", f"round: {around} positions"]
             lines += [f"cos to {p}: {math.cos(speed * (query - p)):.2f}" for p in positions]
-            x, y, at = (x + 84, y - 34, "left") if sheet.narrow else (x, y + 104, "center")
-            sheet.note(x, y, f"{speed:.3g} rad a position", at=at, colour="ink", bold=True)
             for k, line in enumerate(lines):
-                sheet.note(x, y + 21 + 20 * k, line, at=at)
+                sheet.note(x, y + 100 + 20 * k, line, at="center", colour="soft" if k else "ink")
 
     angles = "; ".join(
         f"at {speed:.3g} radians a position, {join_words([f'{speed * p:.2f} at {p}' for p in positions])}"

@@ -183,12 +183,10 @@ def draw_moves(matrices: Mapping[str, np.ndarray]) -> Picture:
     T, cell = len(next(iter(matrices.values()))), 20.0
 
     def draw(sheet: Sheet) -> None:
-        a_line, left = (2 if sheet.narrow else 4), 40.0
+        a_line, left = 3, 40.0
         pitch, deep = (sheet.width - left) / a_line, cell * T + 96
-        filled = ["Filled: a change of the column's token", "changes the line's token."]
-        for n, line in enumerate(filled if sheet.narrow else [" ".join(filled)]):
-            sheet.note(18, 18 + 19 * n, line)
-            y = 42.0 + 19 * n
+        sheet.note(18, 18, "Filled: a change of the column's token changes the line's.")
+        y = 42.0
         for x, name, colour in ((24.0, "its own line", "soft"), (142.0, "another token's line", "query")):
             sheet.square(x, y, 12, colour)
             sheet.note(x + 12, y, name)
@@ -280,7 +278,7 @@ def one_stream() -> Picture:
     }
 
     def draw(sheet: Sheet) -> None:
-        branch, stream = (62.0, 122.0) if sheet.narrow else (112.0, 192.0)
+        branch, stream = 84.0, 164.0
         sheet.box(12, 76, stream + 12, 282, fill="paper", edge="soft")
         sheet.chip(stream, 18, "so", width=62, fill="panel", edge="line")
         sheet.arrow(stream, 31, stream, 46, "soft")

@@ -118,17 +118,16 @@ def pause_beside_step(lengths: Sequence[int], pause: Sequence[float], step: Sequ
     most = max(*pause, *step)
 
     def draw(sheet: Sheet) -> None:
-        left = 70.0 if sheet.narrow else 146.0
+        left = 122.0
         unit = (sheet.width - left - 84) / most
-        if not sheet.narrow:
-            sheet.note(18, 20, "prompt")
+        sheet.note(18, 20, "prompt")
         sheet.square(left + 6, 20, 12, "query")
         sheet.note(left + 18, 20, "prefill: the pause")
-        sheet.square(left + 146, 20, 12, "generated")
-        sheet.note(left + 158, 20, "a decode step")
+        sheet.square(left + 166, 20, 12, "generated")
+        sheet.note(left + 178, 20, "a decode step")
         for n, (length, *both) in enumerate(zip(lengths, pause, step, strict=True)):
             y = 44.0 + 58 * n
-            sheet.text(18, y + 21, f"{length:,}" + (" tokens" if not sheet.narrow else ""))
+            sheet.text(18, y + 21, f"{length:,} tokens")
             for dy, ms, colour in ((0, both[0], "query"), (23, both[1], "generated")):
                 sheet.box(left, y + dy, max(2.0, unit * ms), 19, fill=colour, radius=2)
                 sheet.text(
@@ -154,17 +153,12 @@ def reply_by_the_clock(kept: TimedReply, again: TimedReply) -> Picture:
     most, P = max(totals), kept.rows[0]
 
     def draw(sheet: Sheet) -> None:
-        left = 18.0 if sheet.narrow else 142.0
-        unit = (sheet.width - left - (34 if sheet.narrow else 46)) / most
-        y = 0.0
+        left, y = 20.0, 0.0
+        unit = (sheet.width - left - 34) / most
         for (name, reply), total in zip(lanes, totals, strict=True):
             ends = [left + unit * ms for ms in accumulate(reply.ms)]
-            sheet.text(18, y + 24 if sheet.narrow else y + 112, name, bold=True)
-            sheet.note(
-                136 if sheet.narrow else 18,
-                y + (24 if sheet.narrow else 134),
-                f"{format_digits(total)} ms",
-            )
+            sheet.text(18, y + 24, name, bold=True)
+            sheet.note(136, y + 24, f"{format_digits(total)} ms")
             passes = [*pairwise([left, *ends])]
             for x, to in passes:
                 sheet.box(
@@ -351,11 +345,11 @@ def model_in_short() -> Picture:
     kept = ("Today", "weather", "is", "so")
 
     def draw(sheet: Sheet) -> None:
-        x, width = (18.0, 170.0) if sheet.narrow else (40.0, 290.0)
+        x, width = 18.0, 250.0
         rows, middle = x + width + 34, x + width / 2
         sheet.chip(middle, 24, "so", width=62, fill="generated fill", edge="generated")
         sheet.note(middle + 42, 24, "128 numbers", colour="ink")
-        sheet.note(rows, 44 if sheet.narrow else 24, "rows kept", colour="ink")
+        sheet.note(rows, 24, "rows kept", colour="ink")
         for n in range(4):
             y = 64.0 + 94 * n
             sheet.arrow(middle, 37 if n == 0 else y - 22, middle, y - 2, "soft")

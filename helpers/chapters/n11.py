@@ -31,10 +31,10 @@ def squares(parts: Mapping[str, float]) -> Picture:
     taken = [colour for n, colour in zip(counts.values(), FILLS, strict=False) for _ in range(n)]
 
     def draw(sheet: Sheet) -> None:
-        x, y, line = 18.0, 18.0, 10 if sheet.narrow else 20
+        x, y, line = 18.0, 18.0, 16
         for (name, n), colour in zip(counts.items(), FILLS, strict=False):
             message = f"{n}: {name}"
-            if sheet.narrow and x > 18:
+            if x + 22 + text_width(message) > sheet.width - 18:
                 x, y = 18, y + 25
             sheet.square(x + 7, y, 14, colour)
             sheet.text(x + 22, y, message)

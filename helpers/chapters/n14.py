@@ -23,7 +23,7 @@ from helpers.recording.recorder import attention_weights
 from helpers.tokenizer import Tokenizer
 
 LEAST = 0.1  # smallest attention weight that is shown as a number
-HIGH, ROOM, LONGEST = 210, 17, 200  # px: height of the plot, between lines of names, and longest name
+HIGH, ROOM, LONGEST = 210, 17, 215  # px: height of the plot, between lines of names, and longest name
 Point = tuple[float, float]
 
 

@@ -36,8 +36,7 @@ def who_reads(kinds: Mapping[str, Full | Latent], n_heads: int) -> Picture:
     """
 
     def draw(sheet: Sheet) -> None:
-        columns = 2 if sheet.narrow else len(kinds)
-        wide = (sheet.width - 16) / columns
+        columns, wide = 2, (sheet.width - 16) / 2
         for n, (name, kind) in enumerate(kinds.items()):
             _reads(sheet, 8 + wide * (n % columns), 18 + 226 * (n // columns), wide, name, kind, n_heads)
 

@@ -154,7 +154,7 @@ class Choices:
 
     def draw(self, sheet: Sheet) -> None:
         """Draw the map on a sheet."""
-        left, top, high = (52.0 if sheet.width < 600 else 110.0), 64.0, 54.0
+        left, top, high = 52.0, 64.0, 54.0
         wide = (sheet.width - left - 12) / len(BUDGETS)
         sheet.note(left, 18, "tokens of a step, at most", colour="ink")
         sheet.note(12, 42, "slots", colour="ink")
@@ -269,7 +269,7 @@ def slots(runs: Mapping[str, Steps], n_slots: int) -> Picture:
     idle = {name: sum(n_slots - len(step) for step in steps) for name, steps in runs.items()}
 
     def draw(sheet: Sheet) -> None:
-        left, high = (18.0, 26.0) if sheet.narrow else (74.0, 30.0)
+        left, high = 74.0, 30.0
         wide, top = (sheet.width - left - 18) / longest, 22.0
         for name, steps in runs.items():
             heading = f"{name}: {pluralize(len(steps), 'step')}"
@@ -277,8 +277,7 @@ def slots(runs: Mapping[str, Steps], n_slots: int) -> Picture:
             begin_y = top + 20
             for slot in range(n_slots):
                 y = begin_y + high * slot
-                if not sheet.narrow:
-                    sheet.note(left - 10, y + high / 2, f"slot {slot + 1}", at="right")
+                sheet.note(left - 10, y + high / 2, f"slot {slot + 1}", at="right")
                 for who, begin, end in stretches(steps, slot):
                     place = left + wide * begin + 1.5, y + 1.5, wide * (end - begin) - 3, high - 3
                     if not who:

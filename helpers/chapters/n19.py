@@ -59,28 +59,28 @@ def cut_layer(n_in: int, matrices: Mapping[tuple[str, str], int]) -> Picture:
 
     def draw(sheet: Sheet) -> None:
         for n, ((first, second), inner) in enumerate(matrices.items()):
-            x, y = (19.0, 340.0 * n) if sheet.narrow else (24.0 + 350 * n, 0.0)
-            sheet.note(x + 92, y + 20, f"{first}: columns", colour="ink", bold=True)
-            sheet.box(x, y + 36, 70, 72, fill="panel", edge="soft")
-            sheet.note(x + 35, y + 72, f"{n_in:,} in", at="center", colour="ink")
-            sheet.arrow(x + 72, y + 72, x + 90, y + 72, "ink")
-            sheet.note(x + 92, y + 186, f"{second}: rows", colour="ink", bold=True)
-            sheet.box(x, y + 290, 302, 30, edge="ink", line=1.4)
-            sheet.note(x + 151, y + 305, f"all-reduce: {n_in:,} + {n_in:,}", at="center", colour="ink")
+            x, y = 20.0, 340.0 * n
+            sheet.note(x + 120, y + 20, f"{first}: columns", colour="ink", bold=True)
+            sheet.box(x, y + 36, 96, 72, fill="panel", edge="soft")
+            sheet.note(x + 48, y + 72, f"{n_in:,} in", at="center", colour="ink")
+            sheet.arrow(x + 98, y + 72, x + 118, y + 72, "ink")
+            sheet.note(x + 120, y + 186, f"{second}: rows", colour="ink", bold=True)
+            sheet.box(x, y + 290, 420, 30, edge="ink", line=1.4)
+            sheet.note(x + 210, y + 305, f"all-reduce: {n_in:,} + {n_in:,}", at="center", colour="ink")
             for rank, colour in enumerate(("query", "value")):
-                across, down = x + 92 + 106 * rank, y + 202 + 40 * rank
+                across, down = x + 120 + 152 * rank, y + 202 + 40 * rank
                 for left, top, wide, high, text in (
-                    (across, y + 36, 104, 72, f"rank {rank}"),
-                    (across, y + 128, 104, 28, f"{inner // 2:,} out"),
-                    (x, down, 70, 38, f"{inner // 2:,} in"),
-                    (x + 92, down, 112, 38, f"rank {rank}"),
-                    (x + 226, down, 76, 38, f"{n_in:,} out"),
+                    (across, y + 36, 148, 72, f"rank {rank}"),
+                    (across, y + 128, 148, 28, f"{inner // 2:,} out"),
+                    (x, down, 96, 38, f"{inner // 2:,} in"),
+                    (x + 120, down, 160, 38, f"rank {rank}"),
+                    (x + 304, down, 116, 38, f"{n_in:,} out"),
                 ):
                     sheet.box(left, top, wide, high, fill=f"{colour} fill", edge=colour)
                     sheet.note(left + wide / 2, top + high / 2, text, at="center", colour="ink")
-                sheet.arrow(across + 52, y + 110, across + 52, y + 126, "ink")
-                for left in (x + 72, x + 206):
-                    sheet.arrow(left, down + 19, left + 18, down + 19, "ink")
+                sheet.arrow(across + 74, y + 110, across + 74, y + 126, "ink")
+                for left in (x + 98, x + 282):
+                    sheet.arrow(left, down + 19, left + 20, down + 19, "ink")
 
     sentence = " ".join(
         f"Of {first} each rank has half of the columns: {n_in:,} in, {inner // 2:,} out. Of {second} it has "
@@ -161,10 +161,9 @@ def handed_over(words: Sequence[str], tokens: int) -> Picture:
     cargo = [f"the word {words[0]}: 8 bytes", f"{tokens} rows in 4 layers:", f"{2048 * tokens:,} bytes"]
 
     def draw(sheet: Sheet) -> None:
-        width = sheet.width - 20 if sheet.narrow else 244.0
-        other = (10.0, 262.0) if sheet.narrow else (sheet.width - width - 10, 10.0)
+        x, width = 10.0, sheet.width - 20
         ran = f"ran {tokens} tokens", "ran none of these"
-        for rank, ((x, y), said) in enumerate((((10.0, 10.0), words[:1]), (other, words[1:]))):
+        for rank, (y, said) in enumerate(((10.0, words[:1]), (262.0, words[1:]))):
             sheet.box(x, y, width, 160, fill="paper", edge="soft")
             sheet.text(x + 14, y + 20, f"rank {rank}", bold=True)
             sheet.note(x + width - 14, y + 20, ran[rank], at="right")
@@ -173,13 +172,9 @@ def handed_over(words: Sequence[str], tokens: int) -> Picture:
             sheet.note(x + 14, y + 134, "says")
             for n, word in enumerate(said):
                 sheet.chip(x + 82 + 58 * n, y + 134, word, width=52, fill="generated fill", edge="generated")
-        if sheet.narrow:
-            sheet.arrow(34, 182, 34, 252, "ink", width=2)
-        else:
-            sheet.arrow(width + 22, 92, other[0] - 12, 92, "ink", width=2)
+        sheet.arrow(34, 182, 34, 252, "ink", width=2)
         for n, line in enumerate(cargo):
-            x, y = (52.0, 196.0 + 21 * n) if sheet.narrow else (width + 24, (34.0, 55.0, 76.0)[n])
-            sheet.note(x, y, line, colour="ink", bold=n == 2)
+            sheet.note(52, 196 + 21 * n, line, colour="ink", bold=n == 2)
 
     return Picture(
         draw,
@@ -199,7 +194,7 @@ def two_ranks_rows(tokens: int) -> Picture:
     """
 
     def draw(sheet: Sheet) -> None:
-        gap = 96.0 if sheet.narrow else 170.0
+        gap = 96.0
         width = (sheet.width - gap) / 2 - 8
         for rank, x in enumerate((4.0, 4.0 + width + gap)):
             sheet.text(x + width / 2, 14, f"rank {rank}", at="center", bold=True)
@@ -217,8 +212,7 @@ def two_ranks_rows(tokens: int) -> Picture:
         middle = 4 + width + gap / 2
         sheet.note(middle, 102, "4 layers", at="center")
         sheet.note(middle, 122, "of this:", at="center")
-        what = "merge" if sheet.narrow else "merge what both found"
-        sheet.note(middle, 244, what, at="center", colour="ink")
+        sheet.note(middle, 244, "merge", at="center", colour="ink")
         sheet.arrow(12 + width, 260, width + gap - 4, 260, "ink")
         sheet.arrow(width + gap - 4, 270, 12 + width, 270, "ink")
 

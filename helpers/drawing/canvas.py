@@ -26,8 +26,7 @@ from helpers.drawing.words import FONT, SMALL, TEXT, drawable, shorten, text_wid
 # Colours are named after their meaning: "query", "key fill", "soft".
 get_named_colors_mapping().update({name: light for name, (light, _) in PALETTE.items()})
 
-WIDE, NARROW = 700, 340  # widths of the two layouts, CSS px
-NARROW_BELOW = round(WIDE * 11 / SMALL)  # below it, the smallest letters of the wide layout are under 11 px
+WIDTH = 460  # CSS px, of every figure; at 360, as on a phone, the smallest letters are 11 px high
 HIDDEN = 'hidden="hidden" style="display:none"'  # pages that strip SVG keep its text and an attribute
 SHARPNESS = 2  # pixels of the PNG per CSS pixel
 EDGE = 10  # CSS px of margin around a figure in its PNG
@@ -58,17 +57,16 @@ _GROUPS = ("axes", "figure", "font", "grid", "lines", "patch", "path", "savefig"
 SETTINGS: Any = {k: v for k, v in mpl.rcParamsDefault.items() if k.startswith(_GROUPS)} | _OURS
 
 
-def draw_figure(draw: Callable[[Sheet], None], width: int = WIDE, antialiased: bool = True) -> Figure:
+def draw_figure(draw: Callable[[Sheet], None], antialiased: bool = True) -> Figure:
     """Create a sheet, let `draw` draw on it, and return it as a figure.
 
     Args:
         draw: a function that draws on the sheet it gets.
-        width: width of the sheet, px.
         antialiased: whether edges are smoothed. Without smoothing, the PNG is smaller.
     """
     edges = {f"{name}.antialiased": antialiased for name in ("text", "patch", "lines")}
     with mpl.rc_context(SETTINGS | edges):
-        sheet = Sheet(width)
+        sheet = Sheet()
         draw(sheet)
         sheet.crop_height()
     return sheet.figure
@@ -102,36 +100,33 @@ def figure_png(figure: Figure) -> bytes:
 
 
 class Picture:
-    """A figure in two layouts, and its content in words. A notebook shows one layout and folds the words.
+    """A figure, and its content in words. A notebook shows the figure, and the words folded.
 
     A cell has two outputs. The first is a PNG, for pages that strip SVG and styles: GitHub, a notebook that
-    JupyterLab does not trust yet, and other editors. The second is HTML with both layouts as inline SVG. The
-    SVG is hidden unless its style takes effect; the style shows the layout that fits and hides the PNG. Words
-    in the SVG are text, so nbval compares the words and their positions with what the code draws. This
-    reveals an outdated figure, although PNGs are not compared.
+    JupyterLab does not trust yet, and other editors. The second is HTML with the same figure as inline SVG,
+    which shrinks where there is less room. The SVG is hidden unless its style takes effect; the style shows
+    it and hides the PNG. Words in the SVG are text, so nbval compares the words and their positions with what
+    the code draws. This reveals an outdated figure, although PNGs are not compared.
 
     Attributes:
-        figure: the wide layout, 700 px, as a `matplotlib.figure.Figure`.
-        narrow_figure: the narrow layout, 340 px.
+        figure: the `matplotlib.figure.Figure`, `WIDTH` CSS pixels wide.
         alt: the text alternative, with the number that makes the picture's point.
     """
 
     def __init__(self, draw: Callable[[Sheet], None], alt: str) -> None:
-        """Draw both layouts by calling `draw` twice, with a wide sheet and with a narrow one."""
-        self.alt = alt
-        self.figure, self.narrow_figure = (draw_figure(draw, width) for width in (WIDE, NARROW))
+        self.alt, self.figure = alt, draw_figure(draw)
 
     def png(self) -> bytes:
-        """Return the narrow layout as a PNG. It is legible on a phone, too, where only the PNG is shown."""
-        return figure_png(self.narrow_figure)
+        """Return the figure as a PNG."""
+        return figure_png(self.figure)
 
     def html(self) -> str:
-        """Return both layouts as inline SVG, with the style that shows one of them, and the folded words."""
+        """Return the figure as inline SVG, with the style that shows it, and the folded words."""
         with mpl.rc_context(SETTINGS):
-            svgs = "".join(map(figure_svg, (self.figure, self.narrow_figure)))
+            svg = figure_svg(self.figure)
         fold = f"<summary>The picture in words</summary>{html.escape(self.alt)}"
         return (
-            f'{theme_style(NARROW_BELOW)}<div class="wid-figure" {HIDDEN}>{svgs}</div>'
+            f'{theme_style()}<div class="wid-figure" {HIDDEN}>{svg}</div>'
             f'<details style="font-size:90%">{fold}</details>'
         )
 
@@ -139,27 +134,22 @@ class Picture:
         from IPython.display import display
 
         image = {"image/png": self.png(), "text/plain": self.alt}
-        display(image, metadata={"image/png": {"width": NARROW + 2 * EDGE}}, raw=True)
+        display(image, metadata={"image/png": {"width": WIDTH + 2 * EDGE}}, raw=True)
         display({"text/html": self.html(), "text/plain": " "}, raw=True)
 
 
 class Sheet:
-    """A sheet `width` CSS pixels wide and as high as its content. x increases to the right, y downwards.
+    """A sheet `WIDTH` CSS pixels wide and as high as its content. x increases to the right, y downwards.
 
     Later marks cover earlier ones.
     """
 
-    def __init__(self, width: int) -> None:
-        self.width, self.height = width, 10_000.0
-        self.figure = Figure(figsize=(width / 72, self.height / 72))
-        self.axes = self.figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(self.height, 0))
+    def __init__(self) -> None:
+        self.width, self.height = WIDTH, 10_000.0
+        self.figure = Figure(figsize=(WIDTH / 72, self.height / 72))
+        self.axes = self.figure.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(self.height, 0))
         self.axes.set_axis_off()
         self._drawn, self.bottom = 0, 0.0  # number of marks; lower end of the lowest
-
-    @property
-    def narrow(self) -> bool:
-        """Whether this is the sheet of the narrow layout."""
-        return self.width == NARROW
 
     def crop_height(self) -> None:
         """Set the height of the sheet, so that it ends below its lowest mark."""

@@ -10,9 +10,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from helpers.drawing import outputs
-from helpers.drawing.canvas import EDGE, Sheet, draw_figure, figure_png
-
-WIDTH = 424  # CSS px: in the 360 that a phone leaves for a picture, the smallest letters are still 11 high
+from helpers.drawing.canvas import EDGE, WIDTH, Sheet, draw_figure, figure_png
 
 
 @dataclass(frozen=True)
@@ -22,11 +20,10 @@ class Still:
     draw: Callable[[Sheet], None]
     alt: str  # the text alternative; plain text
     sentences: Sequence[str]  # shown below the picture, with its numbers; plain text
-    width: int = WIDTH  # of the sheet, CSS px
 
     def figure(self) -> Figure:
         """Return the picture as a matplotlib figure."""
-        return draw_figure(self.draw, self.width, antialiased=False)
+        return draw_figure(self.draw, antialiased=False)
 
     @property
     def sentences_html(self) -> str:
@@ -45,5 +42,5 @@ class Still:
             widget: the live widget.
             text: the plain-text form, which must be the same in every run.
         """
-        picture = {"image/png": {"width": self.width + 2 * EDGE, "alt": self.alt}}
+        picture = {"image/png": {"width": WIDTH + 2 * EDGE, "alt": self.alt}}
         outputs.show_with_fallback(figure_png(self.figure()), picture, self.caption_html(), widget, text)

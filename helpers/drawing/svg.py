@@ -43,28 +43,19 @@ def figure_svg(figure: Figure) -> str:
     )
 
 
-def theme_style(narrow_below: int) -> str:
-    """Return the style of the figures on a page. It sets the theme, shows one layout, and hides the PNG.
-
-    Args:
-        narrow_below: width of the output, in px, below which the second SVG is shown instead of the first.
-    """
+def theme_style() -> str:
+    """Return the style of the figures on a page. It sets the theme, shows the SVG, and hides the PNG."""
     light, dark = (
         "".join(f"{_VARIABLES[both[0]][4:-1]}:{both[n]};" for both in PALETTE.values()) for n in (0, 1)
     )
     child = ".jp-OutputArea-child"  # JupyterLab's, and nbconvert's; elsewhere the PNG stands alone
     return f"""<style>
-.wid-figure{{container-type:inline-size;margin-right:-20px;{light}--wid-paper:var(--jp-layout-color0,#fff)}}
+.wid-figure{{margin-right:-20px;{light}--wid-paper:var(--jp-layout-color0,#fff)}}
 [data-jp-theme-light="false"] .wid-figure{{{dark}--wid-paper:var(--jp-layout-color0,#111)}}
 {child} .wid-figure:has(> svg){{display:block!important}}
 {child}:has(+ {child} .wid-figure > svg){{display:none}}
 .wid-figure svg{{display:block;width:100%;fill:var(--wid-ink);
 font-family:system-ui,"Segoe UI",Helvetica,Arial,sans-serif}}
-.wid-figure svg+svg{{display:none}}
-@container (max-width:{narrow_below - 1}px){{
-.wid-figure svg{{display:none}}
-.wid-figure svg+svg{{display:block}}
-}}
 </style>"""
 
 

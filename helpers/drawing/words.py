@@ -9,7 +9,7 @@ from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.textpath import TextToPath
 
 FONT = "DejaVu Sans"  # comes with matplotlib, and is wider than the fonts that browsers use instead
-TEXT, SMALL, LARGE = 15.0, 13.5, 22.0  # heights of letters, px
+TEXT, SMALL, LARGE = 15.0, 14.0, 22.0  # heights of letters, px
 
 
 def require(condition: bool, message: str) -> None:

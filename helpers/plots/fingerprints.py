@@ -37,12 +37,12 @@ def fingerprint_grids(fingerprints: Mapping[str, Fingerprint], title: str = "Fin
             sheet.note(x + 19, 57, f"{share:.0%} apart" if share == 1 else f"{share:.0%}")
         sheet.disc(25, 75, 6, "paper", "key", 2.2)
         sheet.note(37, 75, "the first difference")
-        across = 2 if sheet.narrow else 4 if len(fingerprints) > 3 else len(fingerprints)
-        wide, n_layers = (
-            (sheet.width - 18) / across,
-            max(len(one.max_difference) for one in fingerprints.values()),
+        across = min(2, len(fingerprints))
+        wide = (sheet.width - 18) / across
+        n_layers, n_passes = (
+            max(one.max_difference.shape[k] for one in fingerprints.values()) for k in (0, 1)
         )
-        size = min(CELL, (wide - 12) / max(one.max_difference.shape[1] for one in fingerprints.values()))
+        size = min(CELL, (wide - 12) / n_passes)
         for n, (name, one) in enumerate(fingerprints.items()):
             x, y = 18 + wide * (n % across), 103 + (n_layers * size + 64) * (n // across)
             sheet.text(x, y, name, bold=True)

@@ -23,7 +23,7 @@ def line_chart(
     title: str, unit: str, x_label: str, xs: Sequence[float], series: Mapping[str, Sequence[float]],
     log_axes: str = "",
 ) -> Picture:  # fmt: skip
-    """Draw a line for each series, with its name at its end, or above the chart where it is too long.
+    """Draw a line for each series, with its last value at its end, and its name above the chart.
 
     Args:
         title: the heading.
@@ -38,11 +38,9 @@ def line_chart(
     lasts = [f"{format_digits(y[-1], 2)} {unit}".strip() for y in lines.values()]
 
     def draw(sheet: Sheet) -> None:
-        widest = max(text_width(name, SMALL) for name in lines)
-        above = sheet.narrow and widest > 116  # px; names are then in lines of their own
-        top = 62.0 + 22 * len(lines) * above
-        room = max(58, widest * (not above), *(text_width(last, TEXT, bold=True) for last in lasts)) + 22
-        right, base = sheet.width - (room if sheet.narrow else 206), top + 226
+        top = 62.0 + 22 * len(lines)
+        right = sheet.width - 22 - max(text_width(last, TEXT, bold=True) for last in lasts)
+        base = top + 226
         sheet.heading(title)
         axes = sheet.add_axes(66, top, right, base, x_label)
         for axis in log_axes:  # a short range of x has few powers of ten
@@ -53,13 +51,17 @@ def line_chart(
         low = 0 if 4 * xs[0] < xs[-1] else xs[0] - 0.06 * (xs[-1] - xs[0])  # far from 0: no empty half
         axes.set_xlim((xs[0] / 1.15, xs[-1] * 1.15) if "x" in log_axes else (low, xs[-1] * 1.03))
         ends = [sheet.data_to_sheet(axes, xs[-1], y[-1])[1] for y in lines.values()]
-        places = spread_apart(ends, 20 if above else 42, top - 20, base - 10)
+        places = spread_apart(ends, 20, top - 20, base - 10)
         for k, ((name, y), place) in enumerate(zip(lines.items(), places, strict=True)):
             fill, dashes = STYLES[k]
             style: dict[str, Any] = {"marker": "o", "mfc": fill, "mec": "ink", "ms": 6}
             axes.plot(xs, y, color="ink", lw=1.6, ls=dashes, **style)
-            again = above and lasts[k] in lasts[:k]  # a value without a name next to it is written once
-            _name_line(sheet, right, place, k, name, "" if again else lasts[k], above)
+            if lasts[k] not in lasts[:k]:  # equal values are written once
+                sheet.text(right + 8, place, lasts[k], bold=True)
+            key = 46.0 + 22 * k
+            sheet.line((18, key), (46, key), width=1.6, dashes=dashes)
+            sheet.disc(32, key, 3, fill, "ink", 1)
+            sheet.note(56, key, shorten(name, sheet.width - 74, SMALL), colour="ink")
 
     sentence = "; ".join(
         f"{printable(name)}: "
@@ -67,17 +69,6 @@ def line_chart(
         for name, y in lines.items()
     )
     return Picture(draw, f"{printable(title)} against {x_label}. {sentence}.")
-
-
-def _name_line(sheet: Sheet, right: float, y: float, k: int, name: str, last: str, above: bool) -> None:
-    if not above:
-        sheet.note(right + 12, y - 9, shorten(name, 186, SMALL), colour="ink")
-        return sheet.text(right + 12, y + 10, last, bold=True)
-    sheet.text(right + 8, y, last, bold=True)
-    key, (fill, dashes) = 46.0 + 22 * k, STYLES[k]
-    sheet.line((18, key), (46, key), width=1.6, dashes=dashes)
-    sheet.disc(32, key, 3, fill, "ink", 1)
-    sheet.note(56, key, shorten(name, 260, SMALL), colour="ink")
 
 
 def set_log_scale(axis: XAxis | YAxis, base: int = 10) -> None:

@@ -36,8 +36,7 @@ def page_pool(
             sheet.text(42, y, f"{name}: {pluralize(n_entries[name], 'token')}", bold=True)
             sheet.note(165, y, f"table: {' '.join(map(str, table))}", colour="ink")
             y += 27
-        line = 4 if sheet.narrow else 6
-        wide = (sheet.width - 22) / line
+        line, wide = 6, (sheet.width - 22) / 6
         cell = min(20.0, (wide - 14) / SIDE)
         high = cell * page_size / SIDE + 40
         for page in range(n_pages):

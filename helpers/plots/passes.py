@@ -52,15 +52,11 @@ def score_triangle(trace: Trace, run: str = "uncached") -> Picture:
         ]
 
     def draw(sheet: Sheet) -> None:
-        left, top = (72.0, 92.0) if sheet.narrow else (90.0, 40.0)
-        cell = (190 if sheet.narrow else 380) / max(n, 6)
-        right = sheet.width - 14
-        sheet.text(right, 24, str(total), at="right", size=LARGE, bold=True)
-        lines = ["pairs scored in all", *again]
-        if sheet.narrow:
-            right, lines = right - 70, [lines[0], " ".join(again)]
-        for n_line, text in enumerate(lines):
-            sheet.note(right, (24 if sheet.narrow else 50) + 22 * n_line, text, at="right")
+        left, top = 84.0, 40.0
+        cell, right = 298 / max(n, 6), sheet.width - 14
+        sheet.text(right, 54, str(total), at="right", size=LARGE, bold=True)
+        for n_line, text in enumerate(["pairs scored in all", *again]):
+            sheet.note(right, 80 + 22 * n_line, text, at="right")
         sheet.note(left - 10, top - 15, "looks at", at="right")
         for i, row in enumerate(times):
             y = top + cell * (i + 0.5)

@@ -24,8 +24,7 @@ def top_candidates(trace: Trace) -> Picture:
     output = [trace.sequences[0].tokens[out.chosen].text for out in outs]
 
     def draw(sheet: Sheet) -> None:
-        a_line = 3 if sheet.narrow else 7
-        pitch = (sheet.width - 36) / a_line
+        a_line, pitch = 4, (sheet.width - 36) / 4
         for k, (out, word) in enumerate(zip(outs, output, strict=True)):
             x, y = 18 + pitch * (k % a_line), 18.0 + 190 * (k // a_line)
             sheet.note(x, y, f"word {k + 1}")

@@ -48,23 +48,20 @@ def word_differences_of_pairs(pairs: Mapping[str, ComparisonsAndLimit]) -> Pictu
             sheet.note(48, 48 + 22 * n, name)
         sheet.line((18, 92), (42, 92), **DASHES)
         sheet.note(48, 92, "above it suspect a bug")
-        top, gap = 124.0, 14.0
-        n_side = 1 if sheet.narrow else len(pairs)
-        wide = (sheet.width - 92 + gap) / n_side - gap
-        high = 220.0 if len(pairs) == 1 or n_side > 1 else 150.0
-        for n, (name, (comparisons, limit)) in enumerate(pairs.items()):
-            left, first = 74 + (wide + gap) * (n % n_side), n % n_side == 0
+        left, top, wide = 74.0, 124.0, sheet.width - 92.0
+        high = 220.0 if len(pairs) == 1 else 150.0
+        for name, (comparisons, limit) in pairs.items():
             if name:
                 sheet.note(left, top, shorten(name, wide, SMALL, bold=True), colour="ink", bold=True)
-            _panel(sheet, (left, top + 24 * bool(name), wide, high), comparisons, limit, scale, first)
-            top += (high + 92) * (n_side == 1)
+            _panel(sheet, (left, top + 24 * bool(name), wide, high), comparisons, limit, scale)
+            top += high + 92
 
     return Picture(draw, " ".join(_in_words(name, *pair) for name, pair in pairs.items()))
 
 
 def _panel(
     sheet: Sheet, box: tuple[float, float, float, float], comparisons: Sequence[WordComparison], limit: float,
-    scale: tuple[float, float], labelled: bool,
+    scale: tuple[float, float],
 ) -> None:  # fmt: skip
     """Draw one pair of runs.
 
@@ -73,14 +70,10 @@ def _panel(
         comparisons: the comparison of each word.
         limit: the difference above which to suspect a bug.
         scale: the lowest and the highest value of the y axis.
-        labelled: whether the y axis has numbers.
     """
     left, top, wide, high = box
-    radius = 4.5 if wide > 300 or len(comparisons) < 13 else 3.0
     axes = sheet.add_axes(left, top, left + wide, top + high, "word of the reply")
     set_log_scale(axes.yaxis)
-    if not labelled:
-        axes.yaxis.set_major_formatter("")
     axes.set(xlim=(0.4, len(comparisons) + 0.6), ylim=scale)
     y = sheet.data_to_sheet(axes, 1, limit)[1]
     sheet.line((left, y), (left + wide, y), **DASHES)
@@ -89,7 +82,7 @@ def _panel(
     for x, pair in zip(xs, both, strict=True):
         axes.plot([x, x], pair, color="line", lw=1.2)
     for ys, fill, edge in zip(zip(*both, strict=True), ("paper", "generated"), ("ink", "none"), strict=True):
-        axes.plot(xs, ys, ls="none", marker="o", ms=2 * radius, mfc=fill, mec=edge, mew=1.2, clip_on=False)
+        axes.plot(xs, ys, ls="none", marker="o", ms=9, mfc=fill, mec=edge, mew=1.2, clip_on=False)
     free = left  # the x from which there is no word yet
     for x, place in zip(xs, comparisons, strict=True):
         if place.words[0] != place.words[1]:
