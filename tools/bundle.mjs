@@ -8,8 +8,8 @@ import { compile } from "json-schema-to-typescript";
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const read = (path) => readFileSync(ROOT + path, "utf8");
 
-// Keys of view.json whose words Python writes, where nothing runs.
-const PYTHONS = ["not run"];
+// Keys of view.json whose words Python writes, not the views.
+const PYTHONS = ["not run", "copy", "search"];
 const words = {
   name: "words",
   setup({ onLoad }) {

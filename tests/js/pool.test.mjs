@@ -221,3 +221,67 @@ test("it fits in every width", () => {
       assert.ok(step >= 4 && (step === 4 || step * pool.steps.length + line <= width + 1e-9));
     }
 });
+
+test("a page shows its state, letters as long as they fit, and what is filled", () => {
+  const pool = { marks: ["A", "B", "C10"], page_size: 4 };
+  const page = { owners: [], holder: 0, before: 0, filled: 0, taken: false, findable: false };
+  const shown = (more, size = { page: 28, high: 20 }) => pools.pageOf(pool, { ...page, ...more }, size);
+  assert.deepEqual(shown({}), { state: "free", text: "", filled: 0, fresh: null });
+  assert.deepEqual(shown({ filled: 3 }).filled, 0, "what lies in a free page is not there");
+  assert.deepEqual(shown({ findable: true, filled: 4 }), {
+    ...{ state: "findable", text: "A", filled: 100, fresh: null },
+  });
+  assert.deepEqual(shown({ owners: [1], before: 1, filled: 3 }), {
+    ...{ state: "owned", text: "B", filled: 75, fresh: [25, 50] },
+  });
+  assert.equal(shown({ owners: [1], before: 3, filled: 3 }).fresh, null, "nothing was written");
+  const { state, text } = shown({ owners: [0, 1] });
+  assert.deepEqual([state, text], ["owned shared", "A\u200bB"]);
+  assert.equal(shown({ owners: [0, 2] }).text, "×2", "of four letters three fit");
+  assert.equal(shown({ owners: [0, 2] }, { page: 28, high: 28 }).text, "A\u200bC10", "in two lines");
+  assert.equal(shown({ owners: [0, 1] }, { page: 19, high: 27 }).text, "×2");
+});
+
+test("those who wait: as many as there is room for, how many more, and who has run before", () => {
+  const stays = [{ request: 1, from: 2 }];
+  const queue = (n, lane) =>
+    pools.queueOf({ steps: Array(4).fill({ waiting: [0, 1, 2] }), stays, lanes: 2 }, n, lane);
+  assert.deepEqual(queue(3, 31), { shown: [0, 1, 2], back: [1], more: 0 });
+  assert.deepEqual(queue(2, 30), { shown: [0], back: [], more: 2 }, "one place is for the number");
+  assert.deepEqual(queue(2, 7), { shown: [], back: [], more: 3 });
+});
+
+test("numbers of the axis do not run into each other, and a band has its letter where it fits", () => {
+  const ticks = (step) => pools.ticksOf({ steps: Array(25) }, step).map((n) => n + 1);
+  assert.equal(ticks(34).length, 25);
+  assert.deepEqual(ticks(33.9).slice(0, 4), [1, 2, 4, 6]);
+  assert.deepEqual(ticks(3.4), [1, 10, 20]);
+  assert.deepEqual(ticks(0.1), [1]);
+  const fits = [
+    [19, 12],
+    [18, 12],
+    [19, 11],
+  ].map(([width, lane]) => pools.fitsIn("A1", width, lane));
+  assert.deepEqual(fits, [true, false, false]);
+});
+
+test("the next request by key goes round by way of none; an address is a step and a request, or the nearest", () => {
+  const pool = { marks: ["A", "B"], steps: Array(9) };
+  const next = (by) => [null, 0, 1].map((request) => pools.nextRequest(pool, request, by));
+  assert.deepEqual(
+    [next(1), next(-1)],
+    [
+      [0, 1, null],
+      [1, null, 0],
+    ],
+  );
+  const from = (values) => pools.poolFrom(pool, new Map(Object.entries(values)), 5);
+  assert.deepEqual(from({}), { step: 5, request: null, wrong: [] });
+  assert.deepEqual(from({ step: "9", request: "B" }), { step: 8, request: 1, wrong: [] });
+  assert.deepEqual(from({ step: "10", request: "Z" }), {
+    step: 8,
+    request: null,
+    wrong: ["step", "request"],
+  });
+  assert.deepEqual(from({ step: "x", request: "A" }), { step: 5, request: 0, wrong: ["step"] });
+});

@@ -8,7 +8,18 @@ import { load } from "./traces.mjs";
 
 const DIARY = JSON.parse(readFileSync(new URL("../../helpers/recording/diary.json", import.meta.url)));
 const NAMES = ["toy", "two", "long run", "layers", "one"];
-const { laneAt, momentsOf, paceAt, raceOf, raceSentence, stageOf, stopsOf } = racing;
+const {
+  laneAt,
+  momentAfter,
+  momentsOf,
+  paceAt,
+  raceOf,
+  raceSentence,
+  stageOf,
+  stopsOf,
+  timeFrom,
+  wordState,
+} = racing;
 const diary = raceOf(readTrace(DIARY));
 
 /** What a run has done after each of its passes, the start among them. */
@@ -56,6 +67,27 @@ for (const name of [...NAMES, "diary"])
     assert.deepEqual([stageOf(race, 0), stageOf(race, race.clock)], ["start", "done"]);
     assert.ok(!/undefined|NaN|\{/.test(["pause", "drip", "ahead", "done"].map((s) => raceSentence(race, s))));
   });
+
+test("a time of an address, the next moment by key, and words that are out, next or to come", () => {
+  const race = raceOf(readTrace(load("toy"))); // passes end at 4, 5 and 4, 9
+  assert.deepEqual([undefined, "3", "2.5", "-1", ".5", "1e3", "x"].map(timeFrom), [
+    0,
+    3,
+    2.5,
+    -1,
+    0.5,
+    NaN,
+    NaN,
+  ]);
+  const after = (by) => [0, 4, 4.5, 5, 9].map((t) => momentAfter(race, t, by));
+  assert.deepEqual(after(1), [4, 5, 5, 9, 9]);
+  assert.deepEqual(after(-1), [0, 0, 4, 4, 5]);
+  assert.deepEqual(
+    [0, 1, 2].map((n) => wordState(n, 1, 3)),
+    ["out", "next", ""],
+  );
+  assert.equal(wordState(0, 0, 0), "", "nothing runs yet");
+});
 
 test("what is said, and when", () => {
   const at = (t) => raceSentence(diary, stageOf(diary, t));

@@ -1,7 +1,15 @@
 // Which KV entries go stale, what may be kept and what is said, against Python's runs before and after a change.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { cellTexts, readPrompt, sayWhatIf, typedNumber, whatIf } from "../../helpers/stepper/js/what_if.ts";
+import {
+  cellTexts,
+  edited,
+  readPrompt,
+  sayWhatIf,
+  toldPrompt,
+  typedNumber,
+  whatIf,
+} from "../../helpers/stepper/js/what_if.ts";
 import { formatNumber } from "../../helpers/stepper/js/format.ts";
 import { load } from "./traces.mjs";
 
@@ -171,4 +179,33 @@ test("prompts out of an address: what is right from the first on", () => {
   assert.deepEqual(read("Today,,is", "1,2,3"), ["Today=1", false]);
   assert.deepEqual(read("", ""), ["", false]);
   assert.equal(readPrompt("is,".repeat(65), "1,".repeat(65), known).tokens.length, 64);
+});
+
+test("a field that is typed into: a known word brings its number when it is done, half a number is none", () => {
+  const now = [
+    { word: "Today", number: 10 },
+    { word: "is", number: 1 },
+  ];
+  const known = new Map([["nice", 14]]);
+  assert.deepEqual(edited(now, 1, "word", "nice", null)[1], { word: "nice", number: 1 });
+  assert.deepEqual(edited(now, 1, "word", "nice", known)[1], { word: "nice", number: 14 });
+  assert.deepEqual(edited(now, 1, "word", "odd", known), [now[0], { word: "odd", number: 1 }]);
+  assert.deepEqual(edited(now, 0, "number", "0.5", known), [{ word: "Today", number: 0.5 }, now[1]]);
+  assert.deepEqual(
+    ["-", ""].map((text) => edited(now, 0, "number", text, known)),
+    [null, null],
+  );
+  assert.equal(edited(now, 0, "word", " ", known), null);
+});
+
+test("an address tells a prompt that is another one, and it is read back", () => {
+  const first = [
+    { word: "a", number: 1 },
+    { word: "b,%", number: 2 },
+  ];
+  assert.deepEqual(toldPrompt(first, first), { words: null, numbers: null });
+  for (const now of [first.slice(0, 1), [...first, first[0]], [first[1], { word: "a", number: -0.5 }]]) {
+    const { words, numbers } = toldPrompt(now, first);
+    assert.deepEqual(readPrompt(words, numbers, new Map()), { tokens: now, fits: true });
+  }
 });

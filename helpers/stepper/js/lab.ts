@@ -123,7 +123,7 @@ export function insightOf(
   if (phase === "training") kind = "training";
   else if (phase === "prefill") kind = computes ? "prefill compute" : until ? "prefill" : "prefill never";
   else if (!keeps) kind = "again";
-  return fillText(VIEW.lab.insights[kind], {
+  return fillText((phase === "prefill" ? VIEW.lab.insights.shared : "") + VIEW.lab.insights[kind], {
     ...{ tokens, users, until, prompt, all: tokens * users },
     ...{ longer: times(compute, memory), fewer: times(memory, compute) },
   });

@@ -71,7 +71,7 @@ export function Accumulators({ frame, model, length }: Props) {
   return (
     <section class="wid-counts">
       <table>
-        <caption>{fillText(scope, { model: model.name, window })}</caption>
+        <caption>{fillText(SAY.of.say + scope, { model: model.name, window })}</caption>
         <thead>
           <tr>
             <td />

@@ -1,6 +1,7 @@
 // An engine's run: in each step who runs, who waits, and whose each page of the pool is. Looked up in its trace, and
 // counted; pool.py does the same for the picture.
 import VIEW from "../view.json" with { type: "json" };
+import { nearest } from "./address.ts";
 import { fillText, isolatedText, runningText } from "./format.ts";
 import type { EngineTrace, Share, Step } from "./schema";
 
@@ -12,6 +13,9 @@ type Counted = "run" | "found" | "used" | "wasted" | "waiting";
 const POOL = VIEW.pool;
 const NAMED = 8; // more than this are counted, not named
 const WIDEST = 104; // pixels of a page
+const LETTER = 8; // pixels of width
+export const LETTERS = 12; // and of height that a letter takes
+const CHIP = 20; // pixels of height of one that waits
 const PATTERNS = 6; // of bands and pages, one after the other
 export const COUNTED = Object.keys(POOL.counts) as Counted[];
 export const NO_PAGES = ["run", "waiting"] as Counted[]; // where no pages are shown
@@ -245,4 +249,57 @@ export function poolLayout({ steps, lanes, n_pages, counts }: Pool, width: numbe
     columns,
     high: Math.max(20, Math.min(46, Math.round(page * 0.62))),
   };
+}
+
+/** Whether a mark fits in so many pixels of a band. */
+export const fitsIn = (mark: string, width: number, lane: number) =>
+  lane >= LETTERS && width > LETTER * mark.length + 2;
+
+/** Those who wait in a step, the first on top, as many as there is room for, and how many more; `back`: those of them
+ * who ran before. */
+export function queueOf({ steps, stays, lanes }: Pool, n: number, lane: number) {
+  const { waiting } = steps[n];
+  const room = Math.max(1, Math.floor((lane * lanes - 2) / CHIP)); // the axis is as high as the word above
+  const shown = waiting.length > room ? waiting.slice(0, room - 1) : waiting;
+  const back = shown.filter((request) => stays.some((stay) => stay.request === request && stay.from < n));
+  return { shown, back, more: waiting.length - shown.length };
+}
+
+/** The steps that have a number on the axis, where a step has so many pixels. */
+export function ticksOf({ steps }: Pool, step: number) {
+  const every = [1, 2, 5, 10, 20, 50, 100].find((n) => n * step >= 34) ?? 200;
+  return [...steps.keys()].filter((n) => n === 0 || (n + 1) % every === 0);
+}
+
+/** What a page of so many pixels shows: its state, letters or how many, what is filled from where to where in percent. */
+export function pageOf(
+  { marks, page_size }: Pool,
+  { owners, holder, before, filled, findable }: Moment["pages"][number],
+  { page, high }: { page: number; high: number },
+) {
+  const letters = (findable ? [holder] : owners).map((request) => marks[request]);
+  const most = Math.floor((page - 4) / LETTER) * Math.max(1, Math.floor((high - 4) / LETTERS));
+  const owned = owners.length > 0;
+  const share = (entries: number) => (100 * entries) / page_size;
+  return {
+    state: owned ? (owners.length > 1 ? "owned shared" : "owned") : findable ? "findable" : "free",
+    text: letters.join("").length <= most ? letters.join("\u200b") : `×${letters.length}`,
+    filled: owned || findable ? share(filled) : 0,
+    fresh: owned && filled > before ? [share(before), share(filled - before)] : null,
+  };
+}
+
+/** The request that is chosen next; before the first and after the last is none. */
+export function nextRequest({ marks }: Pool, request: number | null, by: number) {
+  const next = (request ?? (by > 0 ? -1 : marks.length)) + by;
+  return next in marks ? next : null;
+}
+
+/** The step and the request that an address tells, or the nearest; the names of what is wrong. */
+export function poolFrom({ marks, steps }: Pool, values: Map<string, string>, first: number) {
+  const { value, fits } = nearest(values.get("step"), 1, steps.length, first + 1);
+  const mark = values.get("request");
+  const request = mark === undefined ? null : marks.indexOf(mark);
+  const wrong = [...(fits ? [] : ["step"]), ...(request === -1 ? ["request"] : [])];
+  return { step: (value ?? 1) - 1, request: request === -1 ? null : request, wrong };
 }

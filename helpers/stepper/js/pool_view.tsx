@@ -1,6 +1,5 @@
 // Draws an engine's run: requests as bands over steps, and below them the pages of the pool in one of the steps.
 import VIEW from "../view.json" with { type: "json" };
-import { nearest } from "./address.ts";
 import { fillText } from "./format.ts";
 import { Legend, QUIET, Sentence, Switch } from "./parts.tsx";
 import { Played } from "./played.tsx";
@@ -12,10 +11,7 @@ import type { EngineTrace } from "./schema";
 const POOL = VIEW.pool;
 const PLAY_EVERY = 900; // milliseconds; long runs go faster
 const PLAY_IN_ALL = 40_000;
-const LETTER = 8; // pixels of width
-const LETTERS = 12; // and of height that a letter takes
 const NUMBERED = 40; // pixels: pages as wide as this show their numbers
-const CHIP = 20; // pixels of height of one that waits
 
 export class PoolView extends Played {
   declare pool: pools.Pool;
@@ -57,21 +53,15 @@ export class PoolView extends Played {
   }
 
   goTo(values: Map<string, string>) {
-    const { value, fits } = nearest(values.get("step"), 1, this.last + 1, this.first + 1);
-    const mark = values.get("request");
-    const request = mark === undefined ? -1 : this.pool.marks.indexOf(mark);
-    this.change({ step: (value ?? this.first + 1) - 1, request: request < 0 ? null : request });
-    return [...(fits ? [] : ["step"]), ...(mark !== undefined && request < 0 ? ["request"] : [])];
+    const { wrong, ...view } = pools.poolFrom(this.pool, values, this.first);
+    this.change(view);
+    return wrong;
   }
 
   keyAction({ key, target }: KeyboardEvent & { target: any }): (() => void) | null | undefined {
     if (target.tagName === "SELECT") return null;
-    const { request } = this.view;
-    const { length } = this.pool.marks;
-    const choose = (by: number) => {
-      const next = (request ?? (by > 0 ? -1 : length)) + by;
-      return () => this.change({ request: next < 0 || next >= length ? null : next });
-    };
+    const choose = (by: number) => () =>
+      this.change({ request: pools.nextRequest(this.pool, this.view.request, by) });
     const acts: Record<string, () => void> = {
       ...this.stepKeys(),
       ...(target.tagName !== "INPUT" && { ArrowUp: choose(-1), ArrowDown: choose(1) }),
@@ -150,7 +140,7 @@ export class PoolView extends Played {
         {this.counts()}
         <div class="wid-pooled" onPointerOver={point} onPointerLeave={point}>
           <div class="wid-time">
-            {layout.line > 0 && this.line(layout, moment, lit)}
+            {layout.line > 0 && this.line(layout, lit)}
             {this.lanes(layout, lit)}
           </div>
           <p class="wid-further soft" hidden={!layout.scrolls}>
@@ -218,22 +208,15 @@ export class PoolView extends Played {
   }
 
   /** Those who wait, the first on top; who was preempted is marked. */
-  line(
-    { line, lane }: ReturnType<typeof pools.poolLayout>,
-    { step: { waiting } }: Moment,
-    lit: ReturnType<typeof pools.litBy>,
-  ) {
+  line({ line, lane }: ReturnType<typeof pools.poolLayout>, lit: ReturnType<typeof pools.litBy>) {
     const { pool, view } = this;
-    const room = Math.max(1, Math.floor((lane * pool.lanes - 2) / CHIP)); // the axis is as high as the word above
-    const shown = waiting.length > room ? waiting.slice(0, room - 1) : waiting;
-    const more = waiting.length - shown.length;
-    const ran = (request: number) => pool.stays.some((s) => s.request === request && s.from < view.step);
+    const { shown, back, more } = pools.queueOf(pool, view.step, lane);
     return (
       <div class="wid-queue" style={`width:${line}px`}>
         <span class="soft">{POOL.line}</span>
         {shown.map((request) => (
           <span
-            class={`wid-chip ${ran(request) ? "back" : ""} ${lit.requests.has(request) ? "lit" : ""}`}
+            class={`wid-chip ${back.includes(request) ? "back" : ""} ${lit.requests.has(request) ? "lit" : ""}`}
             data-request={request}
           >
             {pool.marks[request]}
@@ -249,8 +232,6 @@ export class PoolView extends Played {
     lit: ReturnType<typeof pools.litBy>,
   ) {
     const { pool, view } = this;
-    const every = [1, 2, 5, 10, 20, 50, 100].find((n) => n * step >= 34) ?? 200;
-    const ticks = [...pool.steps.keys()].filter((n) => n === 0 || (n + 1) % every === 0);
     const jump = ({ currentTarget, clientX }: MouseEvent & { currentTarget: Element }) =>
       this.change({ step: Math.floor((clientX - currentTarget.getBoundingClientRect().left) / step) });
     const end = step * pool.steps.length;
@@ -279,7 +260,7 @@ export class PoolView extends Played {
           <i class="wid-now" style={`left:${view.step * step}px;width:${step}px`} />
         </div>
         <div class="wid-ticks soft" style={`width:${end}px`}>
-          {ticks.map((n) => (
+          {pools.ticksOf(pool, step).map((n) => (
             <span style={`left:${Math.min((n + 0.5) * step, end - 4 * String(n + 1).length)}px`}>
               {n + 1}
             </span>
@@ -332,7 +313,6 @@ function Stay({
   lit: boolean;
 }) {
   const place = `top:${slot * lane}px;left:${from * step}px;width:${(to - from) * step}px`;
-  const fits = (many: number) => lane >= LETTERS && many * step > LETTER * mark.length + 2;
   return (
     <div
       class={`wid-stay p${pattern} ${back ? "back" : ""} ${lit ? "lit" : ""}`}
@@ -341,7 +321,7 @@ function Stay({
     >
       {blocks.map((block) => (
         <i class={`wid-doing ${block.kind}`} style={`flex-grow:${block.to - block.from}`}>
-          {fits(block.to - block.from) && <b>{mark}</b>}
+          {pools.fitsIn(mark, (block.to - block.from) * step, lane) && <b>{mark}</b>}
         </i>
       ))}
     </div>
@@ -366,30 +346,17 @@ function Page({
   pool: pools.Pool;
   place: number | undefined;
 }) {
-  const { owners, holder, before, filled, taken, findable } = one;
-  const marks = (findable ? [holder] : owners).map((request) => pool.marks[request]);
-  const many = Math.floor((page - 4) / LETTER) * Math.max(1, Math.floor((high - 4) / LETTERS)); // letters
-  const state = owners.length
-    ? owners.length > 1
-      ? "owned shared"
-      : "owned"
-    : findable
-      ? "findable"
-      : "free";
-  const share = (entries: number) => `${(100 * entries) / pool.page_size}%`;
-  const kept = owners.length > 0 || findable;
+  const { state, text, filled, fresh } = pools.pageOf(pool, one, { page, high });
   return (
     <div
-      class={`wid-page ${state} p${pools.patternOf(holder)} ${place === undefined ? "" : "lit"}`}
+      class={`wid-page ${state} p${pools.patternOf(one.holder)} ${place === undefined ? "" : "lit"}`}
       data-page={number}
     >
-      {kept && <i class="wid-filled" style={`width:${share(filled)}`} />}
-      {kept && filled > before && owners.length > 0 && (
-        <i class="wid-filled new" style={`left:${share(before)};width:${share(filled - before)}`} />
-      )}
-      {taken && <i class="wid-taken" key={step} />}
+      {filled > 0 && <i class="wid-filled" style={`width:${filled}%`} />}
+      {fresh && <i class="wid-filled new" style={`left:${fresh[0]}%;width:${fresh[1]}%`} />}
+      {one.taken && <i class="wid-taken" key={step} />}
       {(place !== undefined || page >= NUMBERED) && <small>{place ?? number}</small>}
-      <b>{marks.join("").length <= many ? marks.join("\u200b") : `×${marks.length}`}</b>
+      <b>{text}</b>
     </div>
   );
 }

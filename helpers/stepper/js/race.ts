@@ -79,6 +79,21 @@ export function momentsOf(race: Race) {
   return [...new Set([0, ...ends])].sort((a, b) => a - b);
 }
 
+/** The time that an address tells, none being 0; NaN for what is no time. */
+export const timeFrom = (text = "0") => (/^-?\d*\.?\d+$/.test(text) ? Number(text) : NaN);
+
+/** The next moment in a direction: where a pass of either lane ends. */
+export function momentAfter(race: Race, t: number, by: number) {
+  const moments = momentsOf(race);
+  return by > 0
+    ? (moments.find((moment) => moment > t + SLACK) ?? race.clock)
+    : (moments.findLast((moment) => moment < t - SLACK) ?? 0);
+}
+
+/** Whether word n of a lane is out when so many are, is the next, or has yet to come. */
+export const wordState = (n: number, out: number, t: number) =>
+  n < out ? "out" : n === out && t > 0 ? "next" : "";
+
 /** Where Play stops when nothing may move: what matters first, then quarters of the clock. */
 export function stopsOf({ lanes, clock }: Race) {
   const stops = [firstWord(lanes[0]), lanes[0].end, clock / 4, clock / 2, (3 * clock) / 4, clock];

@@ -3,7 +3,8 @@ import VIEW from "../view.json" with { type: "json" };
 import { fillText, runningText } from "./format.ts";
 import { textWidths } from "./dom.ts";
 import { Button, Legend, Picker, Sentence, Slider, Word } from "./parts.tsx";
-import { laneAt, momentsOf, paceAt, raceOf, raceSentence, SLACK, stageOf, stopsOf } from "./race.ts";
+import { laneAt, momentAfter, paceAt, raceOf, raceSentence, SLACK } from "./race.ts";
+import { stageOf, stopsOf, timeFrom, wordState } from "./race.ts";
 import { readTrace } from "./trace.ts";
 import { View } from "./view.tsx";
 import type { Lane, Race, Stage } from "./race.ts";
@@ -52,8 +53,7 @@ export class RaceView extends View {
   }
 
   goTo(values: Map<string, string>) {
-    const text = values.get("race") ?? "0";
-    const t = /^-?\d*\.?\d+$/.test(text) ? Number(text) : NaN;
+    const t = timeFrom(values.get("race"));
     this.moveTo(t || 0);
     return t >= 0 && t <= this.race.clock ? [] : ["race"];
   }
@@ -63,21 +63,20 @@ export class RaceView extends View {
     return [{ race: this.race.lanes[0].end }];
   }
 
-  /** Tokens as running text; those from `out` on have yet to come. */
-  words(indices: number[], out = Infinity) {
+  /** Tokens as running text; of a reply those from `out` on have yet to come. */
+  words(indices: number[], out?: number) {
     return indices.map((index, n) => {
       const { text, blank } = this.running[index];
-      const state = out === Infinity ? "" : n < out ? "out" : n === out && this.t > 0 ? "next" : "";
+      const state = out === undefined ? "" : wordState(n, out, this.t);
       return [n > 0 && blank && " ", text && <Word text={text} class={`wid-word ${state}`} />];
     });
   }
 
   keyAction({ key, target }: KeyboardEvent & { target: any }) {
     const { t, race } = this;
-    const moments = momentsOf(race);
     const acts: Record<string, () => void> = {
-      ArrowRight: () => this.scrub(moments.find((moment) => moment > t + SLACK) ?? race.clock),
-      ArrowLeft: () => this.scrub(moments.findLast((moment) => moment < t - SLACK) ?? 0),
+      ArrowRight: () => this.scrub(momentAfter(race, t, 1)),
+      ArrowLeft: () => this.scrub(momentAfter(race, t, -1)),
       Home: () => this.scrub(0),
       End: () => this.scrub(race.clock),
       ...(target.tagName !== "BUTTON" && { " ": () => this.togglePlay() }),

@@ -46,11 +46,11 @@ export function answerOf({ chosen, pass, step, bound, longest, least }: Facts): 
   const kind = pass.drafts ? "verification" : pass.tokens > 1 ? "pass" : "decode";
   const one = pass.tokens / step.total;
   const rate = kind === "pass" ? "processed" : users > 1 ? "all" : "one";
-  const rates = SAY.rates[pass.drafts ? "accepted" : "plain"];
   return [
     ...fill(SAY.step[kind], { least, tokens: pass.tokens, time: strong(formatUnit(step.total, "s")) }),
     " ",
-    ...fill(rate === "processed" ? SAY.processed : rates[rate], {
+    ...fill(rate === "processed" ? SAY.processed : SAY.rates[rate], {
+      drafts: pass.drafts ? SAY.rates.drafts : "",
       users,
       one: strong(formatDigits(one)),
       all: strong(formatDigits(users * one)),

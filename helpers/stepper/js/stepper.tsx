@@ -1,11 +1,11 @@
 // The stepper itself: one state for each view, controls, keys, and drawing a pass.
 import VIEW from "../view.json" with { type: "json" };
-import { nearest } from "./address.ts";
-import { caseAtFirst, caseFrom, isMore, toldCase, type Case, type Field, type Machines } from "./case.ts";
+import { isMore, type Case, type Field, type Machines } from "./case.ts";
 import { fillText } from "./format.ts";
-import { headName, headsOf, readTrace } from "./trace.ts";
+import { readTrace } from "./trace.ts";
 import { frameOf, hasRun, runOf } from "./frame.ts";
 import { fittingRail, railLabel, WINDOW } from "./geometry.ts";
+import { FACES, shownAtFirst, shownFrom, stillsOf, switchesOf, toldShown, turnedTo } from "./look.ts";
 import { Played } from "./played.tsx";
 import { Button, Picker, Sentence, Slider, Switch } from "./parts.tsx";
 import { pointedAt } from "./links.ts";
@@ -16,12 +16,11 @@ import { Below, BoardLegend, Foot } from "./panels.tsx";
 import { Accumulators, Bound, BoundLine, Formula, Length, Shapes } from "./lab_view.tsx";
 import { CaseControls } from "./step_panel.tsx";
 import { aheadSentence, describe, plainSentence, sentenceOf } from "./words.ts";
-import type { About, Frame, Look, Parts, TraceRecord } from "./types";
+import type { Face, Shown } from "./look.ts";
+import type { About, Frame, Parts, TraceRecord } from "./types";
 import type { Trace } from "./schema";
 
 const SAY = VIEW.stepper;
-type Face = "story" | "lab";
-const FACES = ["story", "lab"] as Face[];
 const MORE: Field[] = ["cards", "collective", "bandwidthReached", "computeReached"];
 const IN_A_ROW = 600; // steps that come faster than this are not animated
 const BESIDE = [296, 24, 860]; // pixels: the lab's numbers, before them, and from which width they stand beside the board
@@ -30,7 +29,7 @@ export class StepperView extends Played {
   declare record: TraceRecord;
   declare machines: Machines | null;
   declare face: Face;
-  declare view: Look & { chosen: Case; face: Face };
+  declare view: Shown;
   declare longest: Parts;
   declare board: Board;
 
@@ -48,7 +47,7 @@ export class StepperView extends Played {
     /** Without them there is no lab. */
     this.machines = options.machines ?? null;
     this.face = options.face ?? "story"; // at first
-    this.view = this.firstOf(this.face);
+    this.view = shownAtFirst(this, this.face);
     this.longest = this.longestSentence();
     this.board = new Board(
       (row) => this.change({ row }),
@@ -61,112 +60,25 @@ export class StepperView extends Played {
     return this.view.face === "lab";
   }
 
-  /** How a face is at first: the lab at Training, with a prompt long enough for the bound to move. */
-  firstOf(face: Face): Look & { chosen: Case; face: Face } {
-    const { options, record, machines } = this;
-    const counted = record.runs[0].events.findIndex((one) => one.counted);
-    const event = face === this.face ? options.start : face === "lab" ? 0 : counted;
-    const cached = record.withCache !== null;
-    const shown = { layer: options.layer, head: options.head ?? null, row: null, ahead: false };
-    const chosen = (machines &&
-      caseAtFirst(machines, { tokens: face === "lab" ? VIEW.lab.tokens : null })) as Case;
-    return { face, event, cached, ...shown, chosen };
-  }
-
-  /** To the other face; what stands where the one begins goes to where the other does. */
   turnTo(face: Face) {
-    const [from, to] = [this.firstOf(this.view.face), this.firstOf(face)];
-    const { event, cached, chosen } = this.view;
-    const begins = event === from.event && cached === from.cached;
-    const tokens = chosen.tokens === from.chosen.tokens ? to.chosen.tokens : chosen.tokens;
-    this.change({ face, event: begins ? to.event : event, chosen: { ...chosen, tokens } });
+    this.change(turnedTo(this, this.view, face));
   }
 
-  /** All counted from 1. */
-  told({
-    event,
-    cached,
-    layer,
-    head,
-    row,
-    ahead,
-    chosen,
-  }: StepperView["view"]): Record<string, string | number | null> {
-    return {
-      pass: event + 1,
-      cache: cached ? "on" : "off",
-      layer: layer + 1,
-      head: head === null ? "mean" : head + 1,
-      line: row === null ? null : row + 1,
-      mask: ahead ? "off" : "on",
-      ...(this.machines && toldCase(chosen, this.machines)),
-    };
-  }
-
-  /** What is as the face is at first is not told. */
   state() {
-    const { face } = this.view;
-    const [told, first] = [this.told(this.view), this.told(this.firstOf(face))];
-    for (const name of Object.keys(told)) if (told[name] === first[name]) told[name] = null;
-    return { ...told, panels: face === this.face ? null : face };
+    return toldShown(this, this.view);
   }
 
   /** Go where an address says, or as near as there is. */
   goTo(values: Map<string, string>) {
-    const { record } = this;
     const wrong: string[] = [];
-    const asked = values.get("panels");
-    const face = (this.machines && FACES.find((one) => one === asked)) ?? this.face;
-    if (asked !== undefined && face !== asked) wrong.push("panels");
-    const first = this.firstOf(face);
-    const atFirst = this.told(first) as Record<string, any>;
-    const nearestOf = (name: string, indices: number[], otherwise: any): any => {
-      const { value, fits } = nearest(values.get(name), 1, Math.max(...indices) + 1, otherwise);
-      if (value === null && fits) return null;
-      const near = (i: number) => Math.abs(i + 1 - (value ?? 0));
-      const found = value === null ? null : indices.reduce((a, b) => (near(b) < near(a) ? b : a));
-      if (!fits || near(found ?? -1)) wrong.push(name);
-      return found;
-    };
-    const isOn = (name: string, known: { on: unknown; off: unknown }) => {
-      const told = values.get(name);
-      const knows = (told === "on" || told === "off") && known[told];
-      if (told !== undefined && !knows) wrong.push(name);
-      return (knows ? told : atFirst[name]) === "on";
-    };
-    const cached = isOn("cache", { on: record.withCache, off: record.withoutCache });
-    const ahead = !isOn("mask", { on: true, off: face === "lab" });
-    const run = runOf(record, cached);
-    const event = nearestOf("pass", [...run.events.keys()], atFirst.pass);
-    const layer = nearestOf("layer", record.layers, atFirst.layer);
-    const mean = (values.get("head") ?? atFirst.head) === "mean";
-    const otherwise = atFirst.head === "mean" ? null : atFirst.head;
-    const head = mean ? null : nearestOf("head", headsOf(record, layer), otherwise);
-    const there = [...record.tokens.keys()].filter((i) => hasRun(run, run.events[event], i));
-    const row = there.length ? nearestOf("line", there, null) : null;
-    const { machines } = this;
-    const recorded = values.get("text") === "recorded" ? { tokens: null } : {}; // also where it is not so at first
-    const chosen = machines
-      ? caseFrom(values, machines, { ...first.chosen, ...recorded }, wrong)
-      : first.chosen;
-    this.open = machines !== null && isMore(chosen);
-    this.change({ face, cached, event, layer, head, row, ahead, chosen });
+    const shown = shownFrom(this, values, wrong);
+    this.open = this.machines !== null && isMore(shown.chosen);
+    this.change(shown);
     return wrong;
   }
 
-  /** Prefill, a step with the cache and, in the story, without it; before them training, where it begins there. */
   stills() {
-    const { record, view } = this;
-    const { events, keeps } = runOf(record, record.withCache !== null);
-    const first = events.findIndex((one) => one.counted);
-    const told = (event: number, cached = keeps) => ({
-      pass: event + 1,
-      cache: cached ? "on" : "off",
-    });
-    const shown =
-      this.inLab || view.event < first ? [...events.keys()].slice(0, first + 2) : [first, first + 1];
-    const plain = keeps && record.withoutCache && !this.inLab ? [told(first + 1, false)] : [];
-    return [...shown.map((event) => told(event)), ...plain].filter(({ pass }) => pass <= events.length);
+    return stillsOf(this.record, this.view);
   }
 
   /** Whether the lab's numbers stand beside the board. */
@@ -240,7 +152,7 @@ export class StepperView extends Played {
   }
 
   /** Change the view and draw it. */
-  change(wanted: Partial<StepperView["view"]>) {
+  change(wanted: Partial<Shown>) {
     const before = this.view;
     const next = { ...before, ...wanted };
     const sameRun = next.cached === before.cached;
@@ -359,7 +271,8 @@ export class StepperView extends Played {
         </p>
         <BoardLegend board={board} columns={this.record.columns} />
         <p class="wid-readout soft">
-          {(about && pointedAt(about, frame)) || VIEW.labels[board.layout.dense ? "point dense" : "point"]}
+          {(about && pointedAt(about, frame)) ||
+            fillText(VIEW.labels.point, { act: VIEW.labels.acts[board.layout.dense ? 1 : 0] })}
         </p>
         {frame.columns.length > WINDOW && this.window()}
         <Below board={board} />
@@ -402,48 +315,11 @@ export class StepperView extends Played {
     return (
       <div class="wid-controls">
         {this.buttons(SAY.pass, fillText(SAY.at, values))}
-        {this.switches().map((picker) => (
-          <Switch {...picker} />
+        {switchesOf(this.record, this.view, this.frame.head).map(({ to, ...picker }) => (
+          <Switch {...picker} choose={(i) => this.change(to(i))} />
         ))}
       </div>
     );
-  }
-
-  /** What can be switched in this trace. */
-  switches() {
-    const { record, view } = this;
-    const { layers } = record;
-    const known = [...new Set(record.recorded.map(([, head]) => head))].sort((a, b) => a - b);
-    const heads = known.length > 1 ? [null, ...known] : []; // of all layers: it stays as it is
-    const there = headsOf(record, view.layer);
-    const nameOf = (head: number | null) =>
-      head === null || record.model.head_names ? headName(record, head) : String(head + 1);
-    const [layer, head, cache, mask] = SAY.switches;
-    const onOff = (there: unknown) => (there ? SAY["on or off"] : []);
-    const switches = [
-      {
-        ...{ label: layer, names: layers.map((one) => String(one + 1)), chosen: layers.indexOf(view.layer) },
-        choose: (i: number) => this.change({ layer: layers[i] }),
-      },
-      {
-        ...{ label: head, names: heads.map(nameOf), chosen: heads.indexOf(this.frame.head) },
-        choose: (i: number) => this.change({ head: heads[i] }),
-        allowed: (i: number) => heads[i] === null || there.includes(heads[i]),
-      },
-      {
-        ...{
-          label: cache,
-          names: onOff(record.withCache && record.withoutCache),
-          chosen: view.cached ? 0 : 1,
-        },
-        choose: (i: number) => this.change({ cached: i === 0 }),
-      },
-      {
-        ...{ label: mask, names: onOff(this.inLab), chosen: view.ahead ? 1 : 0 },
-        choose: (i: number) => this.change({ ahead: i === 1 }),
-      },
-    ];
-    return switches.filter(({ names }) => names.length > 1);
   }
 
   /** Past so many columns, which of them are shown. */

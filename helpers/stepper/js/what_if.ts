@@ -154,6 +154,30 @@ export function typedNumber(text: string) {
   return Math.abs(number) <= WHAT.most.number ? number : null;
 }
 
+/** The prompt with a field that was typed into, or null where that is no word or no number. A known word brings its
+ * number along as soon as it is `done`. */
+export function edited(
+  now: Token[],
+  j: number,
+  name: "word" | "number",
+  text: string,
+  known: Map<string, number> | null,
+) {
+  const { word, number } = now[j];
+  const token =
+    name === "word"
+      ? { word: text, number: known?.get(text) ?? number }
+      : { word, number: typedNumber(text) };
+  return token.number === null || !token.word.trim() ? null : now.with(j, token as Token);
+}
+
+/** What an address tells of a prompt; null where it is as at first. */
+export function toldPrompt(now: Token[], first: Token[]) {
+  if (commonPrefix(first, now) === Math.max(first.length, now.length)) return { words: null, numbers: null };
+  const words = now.map(({ word }) => word.replace(/[%,]/g, encodeURIComponent));
+  return { words: words.join(), numbers: now.map(({ number }) => number).join() };
+}
+
 /** The prompt that an address tells: as many tokens as are right from the first on; whether those are all. */
 export function readPrompt(
   words: string | undefined,

@@ -3,7 +3,7 @@ import VIEW from "../view.json" with { type: "json" };
 import { fill, fillText, isolatedText, visibleText } from "./format.ts";
 import { Button, Candidate, Legend, Parts, QUIET } from "./parts.tsx";
 import { View } from "./view.tsx";
-import { cellTexts, commonPrefix, KINDS, readPrompt, sayWhatIf, typedNumber, whatIf } from "./what_if.ts";
+import { cellTexts, edited, KINDS, readPrompt, sayWhatIf, toldPrompt, whatIf } from "./what_if.ts";
 import type { Filled, Parts as Said } from "./types";
 import type { Toy } from "./toy.ts";
 import type { Layer, Result, Token } from "./what_if.ts";
@@ -49,10 +49,7 @@ export class WhatIfView extends View {
   }
 
   state() {
-    const { first, now } = this;
-    const moved = commonPrefix(first, now) < Math.max(first.length, now.length);
-    const words = now.map(({ word }) => word.replace(/[%,]/g, encodeURIComponent)).join();
-    return { words: moved ? words : null, numbers: moved ? now.map(({ number }) => number).join() : null };
+    return toldPrompt(this.now, this.first);
   }
 
   goTo(values: Map<string, string>) {
@@ -70,11 +67,9 @@ export class WhatIfView extends View {
 
   /** A field has a new text. What is half typed counts if it can; a wrong one is told when it is done. */
   typed(j: number, name: Name, text: string, done: boolean) {
-    const before = this.now[j];
-    const carried = (done ? this.numbers.get(text) : undefined) ?? before.number;
-    const [word, number] = name === "word" ? [text, carried] : [before.word, typedNumber(text)];
+    const now = edited(this.now, j, name, text, done ? this.numbers : null);
     const typing = done ? null : { j, name, text };
-    if (number !== null && word.trim() !== "") this.become(this.now.with(j, { word, number }), typing);
+    if (now) this.become(now, typing);
     else if (done) this.refuse(name, { got: { token: text }, token: { token: this.settled[j].word } });
     else this.typing = typing;
   }
@@ -104,7 +99,7 @@ export class WhatIfView extends View {
   /** Say what was got and what is expected; all is as it was before. */
   refuse(why: keyof typeof WHAT.refused, values: Filled = {}) {
     this.become(this.settled);
-    this.complaint = fill(WHAT.refused[why], { ...WHAT.most, ...values });
+    this.complaint = fill(WHAT.refused[why] + WHAT["as before"], { ...WHAT.most, ...values });
     this.draw();
   }
 

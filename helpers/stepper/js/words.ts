@@ -115,7 +115,10 @@ export function drawerName({ run, event, state, record, layer }: Frame) {
 export function sentenceOf(frame: Frame): Parts {
   const { counts, phase } = frame.event;
   if (frame.state) return sayState(frame);
-  if (phase === "training") return say(counts.positions === 1 ? "training one" : "training", counts);
+  if (phase === "training") {
+    const processed = fillText(VIEW.processed[Number(counts.positions > 1)], counts);
+    return say("training", { ...counts, processed });
+  }
   return phase === "prefill" ? sayPrefill(frame) : sayDecode(frame);
 }
 
@@ -132,7 +135,7 @@ export function aheadSentence({ ahead, event, run, columns }: Frame) {
   );
   const pairs = rows.reduce((sum, states) => sum + states.filter((state) => state === AHEAD).length, 0);
   const kind = !pairs ? "nothing" : event.phase === "training" ? "training" : "later";
-  return fillText(VIEW.ahead[kind], { pairs });
+  return fillText(VIEW.ahead[kind], { pairs }) + (pairs ? VIEW.ahead.squares : "");
 }
 
 /** The ledger, as an equation only where the counted numbers satisfy it, else why not. */

@@ -109,7 +109,7 @@ function Said({ view, plain }: { view: Writer; plain: Run }) {
 function halves(plain: Run) {
   const { half, first, last } = halvesOf(plain);
   const values = { half, firstTime: time(first), lastTime: time(last) };
-  return fillText(AGAIN.halves[last > first ? "longer" : "busy"], values);
+  return fillText(AGAIN.halves.say + AGAIN.halves[last > first ? "longer" : "busy"], values);
 }
 
 function More({ view, plain }: { view: Writer; plain: Run }) {

@@ -10,10 +10,9 @@ import { Drawer, Sizes } from "./drawer.tsx";
 import { startLive } from "./start.ts";
 import { Talk } from "./talk.ts";
 import { addPass, doneAt, emptyLane, meansGo, entryBytes, timeOf, tokensOf, type Lane } from "./writing.ts";
-import type { Token, Write } from "./parts";
+import type { Host, Token, Write } from "./parts";
 import type { Config } from "./protocol";
 import type { Trace } from "../schema";
-import type { LiveView } from "./live_view.tsx";
 
 const OWN = VIEW.live.own;
 const CHAT = "<|im_start|>"; // the one kind of chat template that is known
@@ -27,7 +26,7 @@ const chosen = (n: number) => [...new Set([0, n >> 1, n - 1])];
 const recorded = ({ nLayers, nHeads }: Config): [number, number][] =>
   chosen(nLayers).flatMap((layer) => chosen(nHeads).map((head) => [layer, head] as [number, number]));
 
-export class OwnModel extends Component<{ view: LiveView }> {
+export class OwnModel extends Component<{ view: Host }> {
   talk: Talk | null = null;
   /** The fold that it is in. */
   place: HTMLDetailsElement;
@@ -100,7 +99,7 @@ export class OwnModel extends Component<{ view: LiveView }> {
 
   /** Fetch the file that lies beside the page. */
   async fetchFile() {
-    const { file, bytes } = this.props.view.options.published;
+    const { file, bytes } = this.props.view.larger as NonNullable<Host["larger"]>;
     const stopped = new AbortController();
     this.opening = { name: file, done: 0, of: bytes, stop: () => stopped.abort() };
     this.said = fillText(OWN.fetching, { name: file });

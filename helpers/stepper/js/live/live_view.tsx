@@ -14,7 +14,7 @@ import { startLive } from "./start.ts";
 import { Talk } from "./talk.ts";
 import { Words } from "./words.ts";
 import { addPass, cutAt, doneAt, emptyLane, meansGo, paceOf, timeOf, tokensOf } from "./writing.ts";
-import type { Diary, Marks, Write } from "./parts";
+import type { Diary, Host, Marks, Write } from "./parts";
 import type { Lane } from "./writing.ts";
 import type { Parts as Said } from "../types";
 
@@ -52,7 +52,7 @@ export class LiveView extends View {
   /** What is typed, as the model reads it; null while the model is not there. */
   read: ReturnType<Words["read"]> | null = null;
   /** The reader's own model, which may be asked what this one cannot read. */
-  own: OwnModel | null = null;
+  own: Host["own"] = null;
 
   // of what was written
   ticket = {}; // whose answers count

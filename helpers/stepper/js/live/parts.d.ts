@@ -64,6 +64,13 @@ export interface Diary extends Writer {
   draw(): void;
 }
 
+/** The view that a reader's own model is shown in. */
+export interface Host extends Pick<Writer, "data" | "still"> {
+  /** the larger model next to the page, where it can be fetched */
+  larger: { file: string; bytes: number } | null;
+  own: { take(text: string): unknown } | null;
+}
+
 /** An ask without its id. */
 export type Write = Omit<Extract<Ask, { do: "write" }>, "id">;
 export type Changed = Extract<Answer, { op: "changed" }>;
