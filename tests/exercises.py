@@ -11,7 +11,7 @@ import nbformat
 
 from helpers.check.exercise import Exercise
 from helpers.check.guess import Guess
-from tools.exercises import ROLES, exercises_of
+from tools.exercises import ROLES, exercise_sources
 
 DETAILS = re.compile(r"<details>.*?</details>", re.DOTALL)
 NUMBER = re.compile(r"(?<![\w-])\d+(?:,\d{3})*(?:\.\d+)?(?![\w-])")
@@ -24,7 +24,7 @@ def keep_promises(path: str, exercise: str, names: dict[str, Any]) -> None:
     Raises:
         AssertionError: it does not say of an answer what it promises.
     """
-    cells = exercises_of(Path(path))[exercise]
+    cells = exercise_sources(Path(path))[exercise]
     assert cells.keys() == set(ROLES), f"of {ROLES} {exercise} has only {sorted(cells)}"
     (solution,) = FENCE.findall("".join(DETAILS.findall(cells["solution"])))  # one fence in the folded part
     assert len(solution.splitlines()) < 10

@@ -18,7 +18,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_output
 from nbval.plugin import IPyNbCell, IPyNbFile
 
-from tests.exercises import exercises_of, guessed
+from tests.exercises import exercise_sources, guessed
 from tests.machine import ROOT
 
 # Run by every Python that finds it, so by the processes that a kernel starts as well.
@@ -89,7 +89,7 @@ class Notebook(IPyNbFile):
                 yield self.asking(f"guess {n}", n, ASK_A_GUESS.format(root=str(ROOT), text=text))
         refused = [new_output("stream", name="stdout", text=REFUSED)]
         yield self.asking("offline", n, ASK_THE_NETWORK, refused)
-        for name in exercises_of(self.path):
+        for name in exercise_sources(self.path):
             source = ASK_AN_EXERCISE.format(root=str(ROOT), path=str(self.path), name=name)
             yield self.asking(f"exercise {name}", n, source)
 

@@ -18,7 +18,7 @@ import torch
 
 from helpers.check.exercise import Exercise
 from helpers.check.result import Result
-from tests.exercises import NUMBER, exercises_of
+from tests.exercises import NUMBER, exercise_sources
 from tests.machine import NOTEBOOKS, ROOT
 from tests.right_answers import RIGHT
 
@@ -166,5 +166,5 @@ def assert_readable(result: Result) -> None:
 
 
 def test_every_checker_is_asked() -> None:
-    checks = "".join(cells["check"] for path in NOTEBOOKS for cells in exercises_of(path).values())
+    checks = "".join(cells["check"] for path in NOTEBOOKS for cells in exercise_sources(path).values())
     assert [name for name in CHECKERS if not re.search(rf"\b{name}\b", checks)] == []

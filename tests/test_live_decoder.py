@@ -28,7 +28,7 @@ from helpers.tokenizer import Tokenizer
 from helpers.trace import WEIGHT_SCALE, Trace, compare
 from tests.machine import ROOT
 from tests.tiny import tiny
-from tools.halve import PATH, page_file
+from tools.halve import PATH, pack_model
 
 torch.set_num_threads(1)
 
@@ -76,7 +76,7 @@ def texts(halved: tuple[Transformer, Tokenizer]) -> list[list[int]]:
 
 
 def test_the_file_is_the_shipped_model_rounded() -> None:
-    assert PATH.read_bytes() == page_file(shipped.load()[0], list(shipped.VOCABULARY))
+    assert PATH.read_bytes() == pack_model(shipped.load()[0], list(shipped.VOCABULARY))
     stored = load_bytes(PATH.read_bytes())
     for name, weight in shipped.load()[0].state_dict().items():
         if name != "lm_head.weight":
@@ -176,7 +176,7 @@ def test_weights_of_a_long_text_keep_their_sum(node: str, tmp_path: Path) -> Non
     model = tiny(max_seq_len=900)
     with torch.no_grad():
         model.get_parameter("layers.0.self_attn.q_proj.weight").zero_()  # looks at all alike
-    (tmp_path / "tiny").write_bytes(page_file(model, WORDS))
+    (tmp_path / "tiny").write_bytes(pack_model(model, WORDS))
     write = WRITE | {"tokens": [i % 19 for i in range(900)], "steps": 1, "record": [(0, 0)]}
     (answer,) = answers(node, tmp_path / "tiny", [write], "written")
     rows = Trace.from_json(json.dumps(answer["trace"])).weights
@@ -186,7 +186,7 @@ def test_weights_of_a_long_text_keep_their_sum(node: str, tmp_path: Path) -> Non
 
 def test_full_and_too_long(node: str, tmp_path: Path) -> None:
     model = tiny()  # reads 40 tokens
-    (tmp_path / "tiny").write_bytes(page_file(model, WORDS))
+    (tmp_path / "tiny").write_bytes(pack_model(model, WORDS))
     asks = [
         WRITE | {"tokens": [3] * n, "cache": cache, "steps": 50}
         for n in (30, 40, 41)

@@ -20,7 +20,7 @@ from helpers.trace import Trace
 from tests.machine import NOTEBOOKS, ROOT, prose_of
 from tests.made_traces import record_toy
 from tools import film_page, handout, launch, site
-from tools.notebooks import KERNELSPEC, execute
+from tools.notebooks import KERNELSPEC, execute_notebook
 
 MOST = 500_000  # bytes of a page that is sent, with the lab, StepTime, the families it reads and two stills
 
@@ -29,7 +29,7 @@ MOST = 500_000  # bytes of a page that is sent, with the lab, StepTime, the fami
 def plain() -> dict[str, str]:
     """What site.py writes without the notebooks."""
     pytest.importorskip("torch", reason="the gallery has the run of an engine")
-    return site.on_the_site(site.plain())
+    return site.link_missing_pages(site.static_pages())
 
 
 @pytest.fixture(scope="module")
@@ -51,24 +51,24 @@ def test_pages_are_small_and_load_nothing(pages: dict[str, str]) -> None:
 
 def test_links_between_pages_exist(plain: dict[str, str]) -> None:
     """To a page or a file that is made with it, or to one that is published with the notebooks."""
-    published = {launch.page() + name for name in [*plain, "search.html"]}
-    published |= {f"{launch.page()}notebooks/{path.stem}.html" for path in NOTEBOOKS}
+    published = {launch.site_url() + name for name in [*plain, "search.html"]}
+    published |= {f"{launch.site_url()}notebooks/{path.stem}.html" for path in NOTEBOOKS}
     here = {*plain, site.PREVIEW.name, *(path.name for path in film_page.FILMS)}
     seen = set()
     for name, text in plain.items():
         for address in re.findall(r'<(?:a|img|source|video|link)\b[^>]* (?:href|src|poster)="([^"]*)"', text):
             target = html.unescape(address).partition("#")[0]
             seen.add(target)
-            elsewhere = target.startswith(("https:", "data:")) and not target.startswith(launch.page())
+            elsewhere = target.startswith(("https:", "data:")) and not target.startswith(launch.site_url())
             assert not target or elsewhere or target in here | published, (name, address)
     assert len(seen & published) > len(NOTEBOOKS)
     assert len(seen & here) > 15
 
 
 def test_listed_notebooks_match_the_readme(pages: dict[str, str]) -> None:
-    found = [link.address for link in site.notebooks()]
+    found = [link.address for link in site.notebook_links()]
     assert found == [f"notebooks/{path.stem}.html" for path in NOTEBOOKS]
-    for link in site.notebooks():
+    for link in site.notebook_links():
         assert f">{link.text}</a> <span>{html.escape(link.note)}</span>" in pages["ways.html"]
     assert pages["ways.html"].count('09_pause_and_drip.html"') == 2, "in the short way, and in the whole"
 
@@ -76,7 +76,7 @@ def test_listed_notebooks_match_the_readme(pages: dict[str, str]) -> None:
 def test_questions_have_one_short_answer(
     pages: dict[str, str],
 ) -> None:
-    asked = site.questions()
+    asked = site.question_links()
     text = prose_of(ROOT / "notebooks" / "questions.ipynb")
     lines = [line for line in text.splitlines() if line.startswith("| ") and "| you ask |" not in line]
     assert len(asked) == len(lines), "all are read"
@@ -84,12 +84,12 @@ def test_questions_have_one_short_answer(
     for link in asked:
         assert re.fullmatch(r"[A-Z].*\.", link.note), link.text
         assert len(re.findall(r"[.?] ", link.note)) <= 2, link.text
-    few = re.findall(r"^- \[(.+\?)\]\((\S+)\.ipynb(#\S+)\)$", site.readme(), re.MULTILINE)
+    few = re.findall(r"^- \[(.+\?)\]\((\S+)\.ipynb(#\S+)\)$", site.readme_text(), re.MULTILINE)
     assert len(few) == 6
     assert {(q, f"{page}.html{cell}") for q, page, cell in few} <= {(one.text, one.address) for one in asked}
-    for words in (site.readme(), text):
+    for words in (site.readme_text(), text):
         assert f"{len(asked)} questions that people ask" in words
-    assert f"Six of [{len(asked)}]" in site.readme()
+    assert f"Six of [{len(asked)}]" in site.readme_text()
     assert f"“{site.CATCHING}” and {len(asked) - 1} more." in pages["index.html"]
     assert site.CATCHING in {link.text for link in asked}
 
@@ -102,11 +102,11 @@ def test_preview_picture_is_in_the_metadata() -> None:
 
 def test_film_has_its_captions_as_transcript() -> None:
     """To make it again: python -m tools film_page."""
-    page = film_page.film()
+    page = film_page.film_page()
     lines = re.findall(r"<li>([^<]+)</li>", page)
     assert tuple(map(html.unescape, lines)) == film_page.CAPTIONS
     assert re.findall(r'<source src="([^"]+)"', page) == ["film.webm", "film.mp4"]
-    assert f"a film** of {film_page.LENGTH:.0f} seconds" in site.readme()
+    assert f"a film** of {film_page.FILM_SECONDS:.0f} seconds" in site.readme_text()
     _, mp4 = (file.read_bytes() for file in film_page.FILMS)
     assert mp4.index(b"moov") < mp4.index(b"mdat"), "it begins before all of it is there"
 
@@ -126,7 +126,7 @@ def test_main_page_shows_the_percentages_of_the_diary() -> None:
     diary = load_diary()
     shown = [
         [percent(p) for step in run.passes for part in step.parts for out in part.out for *_, p in out.top]
-        for trace in (diary, site.lighter(diary))
+        for trace in (diary, site.round_trace(diary))
         for run in trace.runs
     ]
     half = len(shown) // 2
@@ -143,7 +143,7 @@ def test_prefill_against_decode_matches_a_recorded_run(pages: dict[str, str]) ->
         r'rowheader">(.+?)</th><td role="cell">(.+?)</td><td role="cell">(.+?)</td>', pages["index.html"]
     )
     cells = {name: both for name, *both in rows}
-    assert len(cells) == len(handout.parts()["table"].splitlines()) - 2
+    assert len(cells) == len(handout.section_parts()["table"].splitlines()) - 2
     model, tokenizer = shipped.load()
     trace = record_model(model, "Mia writes from Oslo.", tokenizer, max_new_tokens=3)
     T = trace.sequences[0].prompt
@@ -200,11 +200,11 @@ def test_rendered_notebook_keeps_outputs_and_views(tmp_path: Path) -> None:
         new.new_code_cell("from helpers.stepper import Live\nLive()"),
     ]
     book = new.new_notebook(cells=cells, metadata={"kernelspec": KERNELSPEC})
-    execute(book, ROOT)
+    execute_notebook(book, ROOT)
     book.cells[1].outputs[0].text = "as it was stored"
     nbformat.write(book, tmp_path / "00_two.ipynb")
     renderer = pytest.importorskip("tools.render")  # its libraries are the tests', not a reader's
-    page = renderer.render(tmp_path / "00_two.ipynb")
+    page = renderer.render_notebook(tmp_path / "00_two.ipynb")
     assert "<title>Two &amp; two</title>" in page
     assert "as it was stored" in page
     assert page.index('class="wid-static"') < page.index('<div class="view" id="view0">')

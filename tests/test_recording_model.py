@@ -19,7 +19,7 @@ from helpers.tokenizer import Tokenizer
 from helpers.trace import Trace, compare
 from tests import oracle
 from tests.tiny import tiny
-from tools.diary import record, record_logits
+from tools.diary import record_diary, record_logits
 
 torch.set_num_threads(1)
 
@@ -128,7 +128,7 @@ def test_recording_does_not_change_the_model() -> None:
 
 
 def test_the_stored_diary_is_the_shipped_models_run() -> None:
-    stored, today = load_diary(), record()
+    stored, today = load_diary(), record_diary()
     assert stored.sequences == today.sequences
     assert oracle.work(stored) == oracle.work(today)
     for name in ("cached", "uncached"):

@@ -17,15 +17,15 @@ from packaging.version import Version
 
 from conftest import LONGEST, LONGEST_FAST
 from tests.machine import NOTEBOOKS, ROOT, prose_of
-from tools.check import faults
-from tools.launch import badges, bootstrap
+from tools.check import reasons_not_to_commit
+from tools.launch import bootstrap_source, launch_links
 from tools.sizes import LOOKED_UP
-from tools.stamp import stale, stamp, stamped_files
+from tools.stamp import stale_files, stamped_files, write_stamps
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebooks_are_fit_to_commit(notebook: Path) -> None:
-    assert list(faults(notebook)) == []
+    assert list(reasons_not_to_commit(notebook)) == []
 
 
 Spoil = Callable[[nbformat.NotebookNode], object]
@@ -45,7 +45,7 @@ SPOILT: dict[str, Spoil] = {
     "large": with_outputs(output("display_data", {"image/png": "A" * 140_001})),
     "error": with_outputs(output("error", ename="E", evalue="", traceback=[])),
     "timing": lambda book: book.cells[1].metadata.update(execution={"iopub.execute_input": "2026"}),
-    "bootstrap": lambda book: book.cells[1].update(source=bootstrap() + "  # changed"),
+    "bootstrap": lambda book: book.cells[1].update(source=bootstrap_source() + "  # changed"),
     "folded": lambda book: book.cells[1].metadata.pop("jupyter"),
     "badges": lambda book: book.cells[0].update(source="# No badges"),
     "kernel": lambda book: book.metadata.pop("kernelspec"),
@@ -56,9 +56,9 @@ SPOILT: dict[str, Spoil] = {
 def good_notebook() -> nbformat.NotebookNode:
     """Return a notebook without a fault, to be saved as made.ipynb."""
     cells = [
-        nbformat.v4.new_markdown_cell("# Made\n\n" + badges("notebooks/made.ipynb")),
+        nbformat.v4.new_markdown_cell("# Made\n\n" + launch_links("notebooks/made.ipynb")),
         nbformat.v4.new_code_cell(
-            bootstrap(), execution_count=1, metadata={"jupyter": {"source_hidden": True}}
+            bootstrap_source(), execution_count=1, metadata={"jupyter": {"source_hidden": True}}
         ),
         nbformat.v4.new_code_cell("1 + 1", execution_count=2),
     ]
@@ -70,14 +70,14 @@ def good_notebook() -> nbformat.NotebookNode:
 def test_unfit_notebooks_are_found(tmp_path: Path, spoilt: str) -> None:
     path, book = tmp_path / "made.ipynb", good_notebook()
     nbformat.write(book, path)
-    assert list(faults(path)) == []
+    assert list(reasons_not_to_commit(path)) == []
     SPOILT[spoilt](book)
     nbformat.write(book, path)
-    assert len(list(faults(path))) == 1
+    assert len(list(reasons_not_to_commit(path))) == 1
 
 
 def test_stamps_are_current() -> None:
-    assert list(stale()) == []
+    assert list(stale_files()) == []
 
 
 def test_stamping_changes_every_address(tmp_path: Path) -> None:
@@ -85,16 +85,16 @@ def test_stamping_changes_every_address(tmp_path: Path) -> None:
         copy = tmp_path / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes())
-    stamp("ann-b/another.name", tmp_path)
-    assert list(stale(tmp_path)) == []
+    write_stamps("ann-b/another.name", tmp_path)
+    assert list(stale_files(tmp_path)) == []
     old = re.compile(r"OWNER[./]|/watch-it-decode\b")
     for path in stamped_files(tmp_path):
         assert not old.search(path.read_text(encoding="utf-8")), path.name
     about = tmp_path / "pyproject.toml"
     about.write_text(about.read_text(encoding="utf-8").replace('version = "', 'version = "1', 1))
-    assert len(list(stale(tmp_path))) == 4, "two notebooks, README.md and CITATION.cff"
-    stamp("cy/watch-it-decode", tmp_path)
-    assert list(stale(tmp_path)) == []
+    assert len(list(stale_files(tmp_path))) == 4, "two notebooks, README.md and CITATION.cff"
+    write_stamps("cy/watch-it-decode", tmp_path)
+    assert list(stale_files(tmp_path)) == []
 
 
 LINK = re.compile(r"\]\(([^)\s]+)\)|src=\"([^\"]+)\"")

@@ -12,7 +12,14 @@ from helpers.chapters.n21 import Reply, answer, differ, first_other, marked, rec
 from helpers.model import shipped
 from helpers.model.generate import generate
 from helpers.trace import compare_words, read_logprobs
-from tools.same_prompt import changes, in_batches, suspects, top_2, with_hidden, with_rows
+from tools.same_prompt import (
+    answer_in_batches,
+    count_changes,
+    record_suspect_pairs,
+    top_2_margin,
+    with_hidden_keys,
+    with_more_rows,
+)
 
 torch.set_num_threads(1)
 
@@ -25,10 +32,10 @@ def test_each_reply_is_what_generate_says() -> None:
     """In float32, at steps that are far from a tie, in a batch and with what a batch brings along."""
     expected = [list(generate(MODEL, prompt, 9, eos_ids=())) for prompt in PROMPTS]
     assert [reply.tokens for reply in answer(MODEL, PROMPTS, 9)] == expected
-    assert [reply.tokens for reply in in_batches(MODEL, PROMPTS, 9, 2)] == expected
+    assert [reply.tokens for reply in answer_in_batches(MODEL, PROMPTS, 9, 2)] == expected
     [alone], [again] = answer(MODEL, PROMPTS[:1], 9), answer(MODEL, PROMPTS[:1], 9)
     assert differ(alone, again) == 0
-    for changed in (with_hidden(MODEL, 4), with_rows(MODEL, 7)):
+    for changed in (with_hidden_keys(MODEL, 4), with_more_rows(MODEL, 7)):
         [reply] = answer(changed, PROMPTS[:1], 9, alone.tokens)
         torch.testing.assert_close(reply.logits, alone.logits, rtol=0, atol=1e-4)
 
@@ -40,7 +47,7 @@ def reply(*logits: list[float]) -> Reply:
 def test_changes_are_counted_up_to_the_first_other_word() -> None:
     same, tie = [5.0, 1.0, 2.0], [4.0, 4.0, 0.0]
     before, after = reply(same, tie, tie), reply(same, [4.0, 4.5, 0.0], same)
-    assert changes([before, before], [after, before]) == (1, 2 + 3, 1 + 2)
+    assert count_changes([before, before], [after, before]) == (1, 2 + 3, 1 + 2)
 
 
 def test_the_first_other_word_stands_in_brackets() -> None:
@@ -67,7 +74,7 @@ def test_what_was_recorded_is_what_the_page_says() -> None:
 def test_one_of_three_pairs_has_a_bug_and_no_word_shows_it() -> None:
     """As recorded, and as this processor does it."""
     assert all(a == b for pair in n21.pairs().values() for a, b in (one.words for one in pair.places))
-    found = suspects(MODEL, shipped.load()[0].bfloat16(), TOKENIZER)
+    found = record_suspect_pairs(MODEL, shipped.load()[0].bfloat16(), TOKENIZER)
     for pairs in (recorded()["pairs"], found):
         off = {name[0]: max(line[3] for line in one["places"]) for name, one in pairs.items()}
         assert off["C"] < 2e-5 < 1e-2 < min(off["A"], off["B"])
@@ -91,4 +98,4 @@ def test_two_engines_reply_as_servers_do() -> None:
     assert len(found) == 5
     assert max(place.difference for place in found) < 1e-4
     [reply] = answer(MODEL, PROMPTS[2:], 5)
-    assert [place.margin for place in found] == pytest.approx(top_2(reply.logits).tolist(), abs=1e-4)
+    assert [place.margin for place in found] == pytest.approx(top_2_margin(reply.logits).tolist(), abs=1e-4)

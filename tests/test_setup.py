@@ -19,10 +19,10 @@ import nbformat
 import pytest
 
 from tests.machine import NOTEBOOKS, ROOT, find_chromium, lacking, project_files
-from tools.check import bad_outputs, code_cells
-from tools.launch import GITHUB, bootstrap, repository, tag
-from tools.notebooks import execute
-from tools.release import obstacles
+from tools.check import code_cells, output_errors
+from tools.launch import GITHUB, bootstrap_source, repository_name, version_tag
+from tools.notebooks import execute_notebook
+from tools.release import reasons_not_to_tag
 
 
 def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
@@ -120,7 +120,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run("git", "init", "-q", cwd=folder)
     run("git", "add", "-A", "-f", cwd=folder)
     run("git", *identity, "commit", "-q", "-m", "As it is", cwd=folder)
-    run("git", *identity, "tag", tag(), cwd=folder)
+    run("git", *identity, "tag", version_tag(), cwd=folder)
     return folder
 
 
@@ -128,22 +128,24 @@ def test_a_foreign_helpers_module_is_not_imported(tmp_path: Path) -> None:
     """The tag is installed, and where that module comes first all the same the error says what to do."""
     (tmp_path / "helpers.py").write_text("")
     (tmp_path / "pip.py").write_text("import sys; print(sys.argv)")  # in place of pip
-    (tmp_path / "cell.py").write_text(bootstrap())
+    (tmp_path / "cell.py").write_text(bootstrap_source())
     command = [sys.executable, "cell.py"]
     done = subprocess.run(
         command, cwd=tmp_path, env=without(os.environ, "PYTHONPATH"), capture_output=True, text=True
     )
-    assert f"git+{GITHUB}{repository()}@{tag()}" in done.stdout
+    assert f"git+{GITHUB}{repository_name()}@{version_tag()}" in done.stdout
     assert "rename your own helpers.py" in done.stderr
 
 
 def test_release_needs_clean_tree_changelog_and_new_version(clone: Path) -> None:
-    (message,) = obstacles(clone)
-    assert message == f"{tag()} exists: raise the version in pyproject.toml, run tools/stamp.py, commit"
+    (message,) = reasons_not_to_tag(clone)
+    assert (
+        message == f"{version_tag()} exists: raise the version in pyproject.toml, run tools/stamp.py, commit"
+    )
     changes = clone / "CHANGELOG.md"
     before = changes.read_text(encoding="utf-8")
     changes.write_text("# Changes\n")
-    assert [line.split()[0] for line in obstacles(clone)] == ["not", tag(), "CHANGELOG.md"]
+    assert [line.split()[0] for line in reasons_not_to_tag(clone)] == ["not", version_tag(), "CHANGELOG.md"]
     changes.write_text(before, encoding="utf-8")
 
 
@@ -169,14 +171,14 @@ def test_first_notebook_runs_on_colab(
     env = without(os.environ, "PYTHONPATH") | {
         "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": f"url.{clone.as_uri()}.insteadOf",
-        "GIT_CONFIG_VALUE_0": f"{GITHUB}{repository()}",
+        "GIT_CONFIG_VALUE_0": f"{GITHUB}{repository_name()}",
     }
     book = nbformat.read(content / NOTEBOOKS[0].name, as_version=4)
-    assert code_cells(book)[0].source == bootstrap()
+    assert code_cells(book)[0].source == bootstrap_source()
     where = "import helpers, sys; print(helpers.__file__, 'torch' in sys.modules)"
     book.cells.append(nbformat.v4.new_code_cell(where))
-    execute(book, content, env)
-    assert list(bad_outputs(book)) == []
+    execute_notebook(book, content, env)
+    assert list(output_errors(book)) == []
     assert code_cells(book)[0].outputs == []
     place, torch = book.cells[-1].outputs[0].text.split()
     assert Path(place).is_relative_to(tmp_path / "colab"), "installed there, not found here"
@@ -194,6 +196,6 @@ def test_notebooks_run_with_lowest_versions(
     for path in sorted((clone / "notebooks").glob("0[134]_*.ipynb")):
         book = nbformat.read(path, as_version=4)
         book.cells.append(nbformat.v4.new_code_cell("import sys; print('torch' in sys.modules)"))
-        execute(book, path.parent, without(os.environ, "PYTHONPATH"))
-        assert list(bad_outputs(book)) == [], path.name
+        execute_notebook(book, path.parent, without(os.environ, "PYTHONPATH"))
+        assert list(output_errors(book)) == [], path.name
         assert book.cells[-1].outputs[0].text == "False\n"

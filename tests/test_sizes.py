@@ -12,13 +12,14 @@ from tests.machine import NOTEBOOKS, prose_of
 from tools.sizes import (
     LIMITS,
     LOOKED_UP,
-    MAPPED,
     README,
+    README_ROW,
+    Minutes,
     Sizes,
     count_words,
-    limits,
+    limits_of_notebook,
     main,
-    sizes,
+    measure_notebook,
     with_all_minutes,
     with_minutes,
 )
@@ -29,7 +30,10 @@ READ = [path for path in NOTEBOOKS if path.stem not in LOOKED_UP]
 
 @pytest.mark.parametrize("path", READ, ids=lambda path: path.stem)
 def test_notebooks_are_within_the_limits(path: Path) -> None:
-    assert list(sizes(nbformat.read(path, as_version=4)).over(limits(path.stem))) == []
+    assert (
+        list(measure_notebook(nbformat.read(path, as_version=4)).exceeded(limits_of_notebook(path.stem)))
+        == []
+    )
 
 
 def test_written_minutes_are_current(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,16 +45,17 @@ def test_written_minutes_are_current(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {*written} == {README, *READ}
     assert [path.name for path, text in written.items() if path.read_text(encoding="utf-8") != text] == []
     for text in map(prose_of, (README, NOTEBOOKS[0])):
-        assert len(MAPPED.findall(text)) == len(NOTEBOOKS)
+        assert len(README_ROW.findall(text)) == len(NOTEBOOKS)
         assert re.search(r"\*\*The short way\*\*, \d+ minutes, \d+ with the exercises:", text)
         assert re.search(r"\*\*The whole way\*\*, \d+ hours, \d+ with the exercises:", text)
     assert all(" minutes" in prose_of(path).partition(" · run it in")[0] for path in READ)
 
 
 def test_a_ways_minutes_are_the_sum() -> None:
-    each = {"00_a": (5, 0), "01_b": (25, 25), "05_c": (95, 30), "A1_d": (300, 0)}
+    pairs = {"00_a": (5, 0), "01_b": (25, 25), "05_c": (95, 30), "A1_d": (300, 0)}
+    minutes = {name: Minutes(*pair) for name, pair in pairs.items()}
     text = "| [A](notebooks/01_b.ipynb) | Why? | 1 |\n**The short way**, 1: a.\n**The whole way**, 1: b"
-    assert with_all_minutes(text, each) == (
+    assert with_all_minutes(text, minutes) == (
         "| [A](notebooks/01_b.ipynb) | Why? | 25 + 25 |\n"
         "**The short way**, 30 minutes, 55 with the exercises: a.\n"
         "**The whole way**, 2 hours, 3 with the exercises: b"
@@ -96,26 +101,26 @@ def made() -> nbformat.NotebookNode:
 
 
 def test_sizes_of_an_example_notebook() -> None:
-    found = sizes(made())
+    found = measure_notebook(made())
     counted = found.lines, found.longest, found.exercises, found.tables, found.shown
     assert counted == (21 + 31 + 3 + 1 + 1 + 1 + 3, 21, 1, 2, 2)
     # headings and table cells count, punctuation does not
     assert found.words == (2 + 4) + (3 + 2 + 5 * 2) + (4 + 2 + 4 * 2) + 2 + 6 + 3
     assert found.paired == 1
-    assert list(found.over()) == ["paired: 1, at most 0"]
+    assert list(found.exceeded()) == ["paired: 1, at most 0"]
 
 
 def test_a_picture_separates_two_tables() -> None:
     book = made()
     book.cells.insert(7, picture("show()"))
-    assert not sizes(book).paired
-    assert sizes(book).tables == 2
+    assert not measure_notebook(book).paired
+    assert measure_notebook(book).tables == 2
 
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_each_exceeded_limit_is_reported(name: str) -> None:
-    assert not list(Sizes(**LIMITS).over())
-    (over,) = Sizes(**LIMITS | {name: LIMITS[name] + 1}).over()
+    assert not list(Sizes(**LIMITS).exceeded())
+    (over,) = Sizes(**LIMITS | {name: LIMITS[name] + 1}).exceeded()
     assert over.startswith(name)
 
 

@@ -11,7 +11,7 @@ import pytest
 from importlinter import cli
 
 from tests.machine import ROOT, project_files, prose_of
-from tools.launch import page
+from tools.launch import site_url
 
 
 def test_imports_go_in_one_direction(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +54,7 @@ KNOWN_HOSTS = """
 
 def known_hosts() -> set[str]:
     """Return the hosts that an address in the project may have, our own page's among them."""
-    return {*KNOWN_HOSTS, *ADDRESS.findall(page())}
+    return {*KNOWN_HOSTS, *ADDRESS.findall(site_url())}
 
 
 def forbidden(path: Path) -> Iterator[str]:

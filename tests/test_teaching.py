@@ -15,12 +15,12 @@ import pytest
 from helpers.chapters import n17
 from helpers.check.reader import SOLVED_FILE
 from helpers.cost.models import MODELS
-from tests.exercises import DETAILS, FENCE, exercises_of
+from tests.exercises import DETAILS, FENCE, exercise_sources
 from tests.machine import NOTEBOOKS, ROOT
 from tools import collect, reset, sheets, teaching, worksheet
 
 PARTS = re.findall(
-    r"^## ((?:Lesson \d|In pairs): .+?)$(.+?)(?=^## )", teaching.text(), re.MULTILINE | re.DOTALL
+    r"^## ((?:Lesson \d|In pairs): .+?)$(.+?)(?=^## )", teaching.teaching_text(), re.MULTILINE | re.DOTALL
 )
 LESSONS = [part for part in PARTS if part[0].startswith("Lesson")]
 ROWS = re.compile(r"^\| (\d+) \| .+ \| (\d\d): (.+) \|$", re.MULTILINE)
@@ -46,7 +46,7 @@ def test_the_cells_of_a_lesson_have_these_headings() -> None:
         found = teaching.LINK.fullmatch(link)
         assert found, link
         assert found["path"].startswith(f"notebooks/{number}_")
-        headings = re.findall(r"^#+ (.+)$", teaching.cell_of(found).source, re.MULTILINE)
+        headings = re.findall(r"^#+ (.+)$", teaching.linked_cell(found).source, re.MULTILINE)
         assert found["text"] in headings, f"{found['path']} has no section {found['text']!r} there any more"
 
 
@@ -61,7 +61,7 @@ def text_of(path: str) -> str:
 @pytest.mark.parametrize(("name", "text"), PARTS)
 def test_numbers_equal_those_in_the_notebooks(name: str, text: str) -> None:
     links = list(teaching.LINK.finditer(text))
-    assert all(teaching.cell_of(link) for link in links)
+    assert all(teaching.linked_cell(link) for link in links)
     here = "\n".join(text_of(path) for path in {link["path"] for link in links})
     said = teaching.LINK.sub("", text.partition("**Questions**")[2] or text)
     for number in re.findall(r"(?<![\w.,])\d[\d,.]*\d(?!\w)", said):
@@ -69,27 +69,27 @@ def test_numbers_equal_those_in_the_notebooks(name: str, text: str) -> None:
 
 
 def test_slides_show_the_stored_pictures() -> None:
-    page = teaching.slides()
-    slides = teaching.SLIDE.findall(teaching.text())
+    page = teaching.slides_page()
+    slides = teaching.SLIDE.findall(teaching.teaching_text())
     assert len(slides) == page.count('<div class="slide">') > 12
     assert page.count("<figure><svg ") + page.count("<figure><img ") == len(slides)
     assert '="" ' not in page, "each has a text alternative"
     assert not re.search(r"(src|href)=\"(?!data:|notebooks/\w+\.html#)", page.partition("<style>")[2])
     with pytest.raises(ValueError, match="no picture"):
-        teaching.picture(new.new_code_cell("1"))
+        teaching.stored_picture(new.new_code_cell("1"))
 
 
 def test_links_of_lessons_lead_to_pages() -> None:
     result = {"index.html", "worksheet.html", "worksheet-answers.html", "card.html", "slides.html"}
-    result |= sheets.sheets().keys()
-    page = teaching.teaching()
+    result |= sheets.sheet_pages().keys()
+    page = teaching.teaching_page()
     for address in re.findall(r'href="(?!https|data:|#)([^"#]+)', page):
         assert address in result or (ROOT / address.replace("html", "ipynb")).is_file(), address
 
 
 def test_answers_of_the_memory_sheet() -> None:
     """By another way than the sheet's: a pupil's sums."""
-    _, message, blocks = sheets.memory()
+    _, message, blocks = sheets.memory_sheet()
     llama = MODELS["Llama-3.1-8B"]
     left = 80 * 2**30 - 2 * llama.n_parameters
     assert message["row"] == f"{2 * llama.n_layers * llama.n_kv_heads * llama.head_dim * 2:,}"
@@ -99,7 +99,7 @@ def test_answers_of_the_memory_sheet() -> None:
 
 def test_answers_of_the_slots_sheet() -> None:
     """By the right answers of notebook 17's exercises, and a pupil's sums."""
-    _, message, blocks = sheets.slots()
+    _, message, blocks = sheets.serving_sheet()
     texts, size, (a, b, c, d, e, f) = sheets.LENGTHS, sheets.SIZE, sheets.REPLIES
     taken = [line[2:] for line in blocks["pages"][2]]
     n_pages = sum(-(-length // size) for length in texts.values())
@@ -116,12 +116,12 @@ def test_answers_of_the_slots_sheet() -> None:
 
 
 def test_blank_sheets_hold_no_answer() -> None:
-    for name, page in sheets.sheets().items():
+    for name, page in sheets.sheet_pages().items():
         assert ("answers" in name) == ('class="solved"' in page)
         if "answers" not in name:
             assert not re.search(r"<td>.|<u>.", page.replace("<td></td>", "").replace("<u></u>", ""))
-    assert not re.search(r'<td>.|"solved">[^<]', worksheet.worksheet().replace("<td></td>", ""))
-    walk = worksheet.worksheet(True)
+    assert not re.search(r'<td>.|"solved">[^<]', worksheet.worksheet_page().replace("<td></td>", ""))
+    walk = worksheet.worksheet_page(True)
     assert [int(n) for n in re.findall(r'<i class="solved">(\d+)</i>', walk)] == [60, 276, 0, 11, 66, 11]
     assert '<td class="solved">12.5</td><td class="solved">5</td>' in walk
 
@@ -129,7 +129,7 @@ def test_blank_sheets_hold_no_answer() -> None:
 def test_collect_reports_solved_exercises(tmp_path: Path) -> None:
     """Right, wrong, never ending, no Python, an end of the kernel, no notebook: each pupil has a line."""
     path = ROOT / "notebooks/05_keep_it_right.ipynb"
-    right, parts = nbformat.read(path, as_version=4), exercises_of(path)
+    right, parts = nbformat.read(path, as_version=4), exercise_sources(path)
     for cell in right.cells:
         for tag in cell.metadata.get("tags", []):
             if tag.startswith("exercise-"):
@@ -156,7 +156,7 @@ def test_collect_reports_solved_exercises(tmp_path: Path) -> None:
     for pupil, noted in {"ann": "05 mask", "flo": "02 change_future\n05 none\none_page forget"}.items():
         (tmp_path / pupil).mkdir(exist_ok=True)
         (tmp_path / pupil / SOLVED_FILE).write_text(noted)
-    lines = {line.pop("student"): line for line in collect.collect(tmp_path, seconds=3)}
+    lines = {line.pop("student"): line for line in collect.collect_results(tmp_path, seconds=3)}
     states = {"ann": ("solved", "solved"), "ben": ("not yet",) * 2}
     states |= dict.fromkeys(("cy", "eve", "nul"), ("error", "not yet"))
     assert lines.pop("dot") == {}
@@ -166,7 +166,7 @@ def test_collect_reports_solved_exercises(tmp_path: Path) -> None:
 
 def test_every_exercise_is_collected() -> None:
     for path in NOTEBOOKS:
-        assert not exercises_of(path) or collect.checker(collect.sources(path)), path.name
+        assert not exercise_sources(path) or collect.checker_module(collect.code_sources(path)), path.name
 
 
 def test_the_last_check_of_a_notebook_counts() -> None:
@@ -177,7 +177,7 @@ def test_the_last_check_of_a_notebook_counts() -> None:
         "check.mask(mask)",
     ]
     begin = cells[0] + "\ncheck.mask(mask)"
-    assert collect.state(cells, "mask", begin, 30, cells) == "solved"
+    assert collect.exercise_state(cells, "mask", begin, 30, cells) == "solved"
 
 
 def test_unchanged_cells_may_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,15 +185,15 @@ def test_unchanged_cells_may_take_longer(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(collect, "NotebookClient", lambda book, **given: clients.append(given))
     came, own = "import torch", "def mask(T, S): return torch.ones(T, S)"
     begin = "from helpers.chapters import n05 as check"
-    assert collect.state([came, own], "mask", f"{begin}\ncheck.mask(mask)", 30, [came]) == "error"
+    assert collect.exercise_state([came, own], "mask", f"{begin}\ncheck.mask(mask)", 30, [came]) == "error"
     (timeout,) = (given["timeout_func"] for given in clients)
     assert [timeout(new.new_code_cell(source)) for source in (begin, came, own)] == [300, 300, 30]
 
 
 def test_only_cells_that_an_exercise_needs_run() -> None:
     cells = ["import os\nn = 1", "def f(x):\n    y = g(x)", "def g(x): return n", "y = 1 / 0", "f = 3"]
-    assert collect.needed(cells, "check.f(f)", end=4) == cells[:3]
-    assert collect.names_of("def f(:")[0] == {"def", "f"}
+    assert collect.cells_needed_by(cells, "check.f(f)", end=4) == cells[:3]
+    assert collect.defined_and_used_names("def f(:")[0] == {"def", "f"}
 
 
 @pytest.mark.parametrize("git", [False, True])
@@ -203,35 +203,35 @@ def test_reset_restores_a_notebook(tmp_path: Path, git: bool) -> None:
     page.parent.mkdir()
     page.write_text("came")
     with pytest.raises(FileNotFoundError, match="no original is kept"):
-        reset.reset("03", tmp_path)
+        reset.restore_notebooks("03", tmp_path)
     if git:
         names = ["-c", "user.name=a", "-c", "user.email=a@b"]
         for command in (["init", "-q"], ["add", "."], [*names, "commit", "-qm", "came"]):
             subprocess.run(["git", *command], cwd=tmp_path, check=True)
         page.write_text("mine, before Lab was started")
     (page.parent / SOLVED_FILE).write_text("03 generate")
-    reset.keep(tmp_path)
+    reset.save_originals(tmp_path)
     page.write_text("mine")
-    reset.keep(tmp_path)
+    reset.save_originals(tmp_path)
     assert [path.name for path in (tmp_path / "fresh").iterdir()] == [page.name]
-    (said,) = reset.reset("03", tmp_path)
+    (said,) = reset.restore_notebooks("03", tmp_path)
     assert page.read_text() == "came"
     assert (page.parent / said.split("Yours is ")[1].split(";")[0]).read_text() == "mine"
     assert [path.stat().st_mode & 0o222 > 0 for path in (page, tmp_path / "fresh" / page.name)] == [
         True,
         False,
     ]
-    assert reset.reset("03", tmp_path) == ["03_decode.ipynb is as it came."]
+    assert reset.restore_notebooks("03", tmp_path) == ["03_decode.ipynb is as it came."]
     page.unlink()
-    reset.reset("", tmp_path)
+    reset.restore_notebooks("", tmp_path)
     assert page.read_text() == "came"
     with pytest.raises(FileNotFoundError, match=r"there are: .*03_decode"):
-        reset.reset("77", tmp_path)
+        reset.restore_notebooks("77", tmp_path)
 
 
 def test_lab_keeps_fresh_copies_of_notebooks(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     config = SimpleNamespace(ServerApp=SimpleNamespace(), ContentsManager=SimpleNamespace())
-    monkeypatch.setattr(reset, "keep", lambda: calls.append(1))
+    monkeypatch.setattr(reset, "save_originals", lambda: calls.append(1))
     runpy.run_path(str(ROOT / "tools/lab_config.py"), {"get_config": lambda: config})
     assert calls == [1]

@@ -49,15 +49,15 @@ def test_stills_without_chromium_and_those_that_nothing_shows(
     state = {"data": view.data, "options": page.front_end_options(view)}
     book = nbformat.v4.new_notebook(metadata={"widgets": {stills.STATE: {"state": {"1": {"state": state}}}}})
     with pytest.raises(FileNotFoundError, match="there is no Chromium to take one"):
-        stills.refresh(book, anew=False)
+        stills.take_stills(book, retake_all=False)
     name = still.still_name(view.data, page.front_end_options(view))
     still.Still(view.data, page.front_end_options(view), "", 424, [], [], b"png").save(name)
-    assert stills.refresh(book, anew=False) is False
+    assert stills.take_stills(book, retake_all=False) is False
     data = {"image/png": b64encode(b"png").decode() + "\n"}
     shows = nbformat.v4.new_output("display_data", data)
     book.cells.append(nbformat.v4.new_code_cell(outputs=[shows]))
-    stills.remove_unused([book])
+    stills.remove_unused_stills([book])
     assert view.still is not None
-    stills.remove_unused([])
+    stills.remove_unused_stills([])
     assert view.still is None
     assert not list(tmp_path.iterdir())

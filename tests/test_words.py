@@ -15,7 +15,7 @@ from tests.machine import NOTEBOOKS, ROOT, prose_of
 from tools import words
 from tools.sizes import FENCED
 
-WORDS = {word: meaning for group in words.read().values() for word, meaning in group.items()}
+WORDS = {word: meaning for group in words.read_glossary().values() for word, meaning in group.items()}
 CELL = re.compile(r"\]\((?:notebooks/)?(\w+)\.ipynb#cell-id=([\w-]+)\)")
 
 # Phrases that contradict words.txt.
@@ -65,11 +65,11 @@ def test_each_word_has_one_meaning(tmp_path: Path) -> None:
     path = tmp_path / "words.txt"
     path.write_text("## A\nrow: One.\n\n## B\nline|Row: Another.\n")
     with pytest.raises(ValueError, match="defines 'row' twice; expected one"):
-        words.read(path)
+        words.read_glossary(path)
 
 
 def test_confusable_words_are_in_the_glossary() -> None:
-    names = {name for word in WORDS for name in words.forms(word)} | {
+    names = {name for word in WORDS for name in words.bold_forms(word)} | {
         "position",
         "a line of a table",
         "a prompt",
@@ -78,30 +78,34 @@ def test_confusable_words_are_in_the_glossary() -> None:
 
 
 def test_every_word_is_bold_somewhere() -> None:
-    places = words.bold(ROOT / "notebooks")
-    assert [word for word in WORDS if not list(words.shown_in(word, places))] == []
+    places = words.bold_texts(ROOT / "notebooks")
+    assert [word for word in WORDS if not list(words.first_bold_cells(word, places))] == []
 
 
 def test_first_bold_cell_introduces_a_word() -> None:
     places = [
-        ("Rows.", "00_a", "c1"),
-        ("rows of", "00_a", "c2"),
-        ("row", "01_b", "c3"),
-        ("ROW", "01_b", "c4"),
+        words.BoldText("Rows.", "00_a", "c1"),
+        words.BoldText("rows of", "00_a", "c2"),
+        words.BoldText("row", "01_b", "c3"),
+        words.BoldText("ROW", "01_b", "c4"),
     ]
-    assert dict(words.shown_in("line|row", places)) == {"00_a": "c1", "01_b": "c3"}
+    assert dict(words.first_bold_cells("line|row", places)) == {"00_a": "c1", "01_b": "c3"}
 
 
 def test_a_row_shows_all_names_of_a_word() -> None:
-    places = [("rows", "04_kv", "c4"), ("KV entry", "05_b", "c5"), ("past", "06_c", "c6")]
-    line = words.line("KV entry|KVE (also past, key; here row)", "One.", places)
+    places = [
+        words.BoldText("rows", "04_kv", "c4"),
+        words.BoldText("KV entry", "05_b", "c5"),
+        words.BoldText("past", "06_c", "c6"),
+    ]
+    line = words.table_row("KV entry|KVE (also past, key; here row)", "One.", places)
     links = "[04](04_kv.ipynb#cell-id=c4), [05](05_b.ipynb#cell-id=c5)"
     assert line == f"| **KV entry** (KVE), also past, key, here *row* | One. | {links} |"
 
 
 def test_common_search_terms_are_in_the_glossary() -> None:
     """Newcomers search for all of these."""
-    names = {name for word in WORDS for name in (*words.forms(word), *words.also(word))}
+    names = {name for word in WORDS for name in (*words.bold_forms(word), *words.other_terms(word))}
     asked = (
         "prompt processing, KV entry, VRAM, past_key_values, autoregressive, decoder-only, encoder-decoder, "
     )

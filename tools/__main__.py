@@ -38,8 +38,8 @@ COMMANDS = {
 }
 
 
-def listing() -> str:
-    """Return the list of commands, one per line, grouped by purpose."""
+def command_list() -> str:
+    """Return the usage message, which lists the commands, one per line, grouped by purpose."""
     groups = [
         [f"{purpose}:", *(f"  {name:<12} {help}" for name, help in commands.items())]
         for purpose, commands in COMMANDS.items()
@@ -50,12 +50,12 @@ def listing() -> str:
 def main() -> None:
     name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
-        print(listing())
+        print(command_list())
     elif any(name in group for group in COMMANDS.values()):
         sys.argv = [f"python -m tools {name}", *arguments]
         importlib.import_module(f"tools.{name}").main()
     else:
-        sys.exit(f"{name!r} is not a command\n\n{listing()}")
+        sys.exit(f"{name!r} is not a command\n\n{command_list()}")
 
 
 if __name__ == "__main__":

@@ -18,16 +18,16 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from tools.launch import ROOT, badges, bootstrap, parser
+from tools.launch import ROOT, argument_parser, bootstrap_source, launch_links
 
 
 def code_cells(book: NotebookNode) -> list[NotebookNode]:
-    """Return the code cells that are not empty."""
+    """Return the code cells of a notebook that are not empty."""
     return [cell for cell in book.cells if cell.cell_type == "code" and cell.source.strip()]
 
 
-def bad_outputs(book: NotebookNode) -> Iterator[str]:
-    """Yield a sentence for each error or output on stderr.
+def output_errors(book: NotebookNode) -> Iterator[str]:
+    """Yield a sentence for each error and for each output on stderr.
 
     Errors are allowed in cells with the tag `raises-exception`.
     """
@@ -40,7 +40,7 @@ def bad_outputs(book: NotebookNode) -> Iterator[str]:
                 yield f"code cell {number} wrote to stderr: {output.text.strip()[:200]}"
 
 
-def faults(path: Path, root: Path = ROOT) -> Iterator[str]:
+def reasons_not_to_commit(path: Path, root: Path = ROOT) -> Iterator[str]:
     """Yield a sentence for each reason not to commit the notebook."""
     book = nbformat.read(path, as_version=4)
     nbformat.validate(book)
@@ -52,7 +52,7 @@ def faults(path: Path, root: Path = ROOT) -> Iterator[str]:
     kinds = [[output.output_type for output in cell.outputs] for cell in cells]
     if any(("stream", "stream") in itertools.pairwise(types) for types in kinds):
         yield "printed text in several pieces, as of a progress bar (GitHub shows a line for each)"
-    yield from bad_outputs(book)
+    yield from output_errors(book)
     shown = [output.get("data", {}) for cell in cells for output in cell.outputs]
     if any(len(data.get("image/png", "")) > 140_000 for data in shown):  # of base64
         yield "a picture of more than 105 kB"
@@ -68,17 +68,17 @@ def faults(path: Path, root: Path = ROOT) -> Iterator[str]:
         yield f"a heading that appears twice: {', '.join(sorted(repeated))}"
     if not cells:
         return  # a notebook without code: nothing to launch
-    if cells[0].source != bootstrap(root):
+    if cells[0].source != bootstrap_source(root):
         yield "its first code cell is not the one in tools/launch.py"
     elif not cells[0].metadata.get("jupyter", {}).get("source_hidden"):
         yield "its first code cell is not folded (in JupyterLab: View, Collapse Selected Code)"
-    if badges(f"notebooks/{path.name}", root) not in prose:
+    if launch_links(f"notebooks/{path.name}", root) not in prose:
         yield "its badges are missing, or not those in tools/launch.py"
 
 
 def main() -> None:
-    arguments = parser(__doc__)
+    arguments = argument_parser(__doc__)
     arguments.add_argument("notebooks", nargs="*", type=Path, help="files (default: all in notebooks/)")
     paths = arguments.parse_args().notebooks or sorted((ROOT / "notebooks").glob("*.ipynb"))
-    if messages := [f"{path.name}: {fault}" for path in paths for fault in faults(path)]:
+    if messages := [f"{path.name}: {fault}" for path in paths for fault in reasons_not_to_commit(path)]:
         sys.exit("\n".join([*messages, "To run the notebooks again: python -m tools notebooks"]))

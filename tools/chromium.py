@@ -11,10 +11,7 @@ from pathlib import Path
 
 @functools.cache
 def find_chromium() -> str | None:
-    """Return the path of a Chromium, or None if there is none.
-
-    Playwright's own is used if there is no other.
-    """
+    """Return the path of a Chromium, or None. Playwright's Chromium is used if there is no other."""
     for name in ("chromium", "chromium-browser", "google-chrome", "chrome"):
         if path := shutil.which(name):
             return path

@@ -24,6 +24,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import nbformat
 from IPython.core.inputtransformer2 import TransformerManager
@@ -31,40 +32,44 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
 from helpers.check.reader import SOLVED_FILE
-from tools.exercises import exercises_of
-from tools.launch import ROOT, parser
+from tools.exercises import exercise_sources
+from tools.launch import ROOT, argument_parser
 
 CHECKER = re.compile(r"^from helpers\.(?:check|chapters) import (\w+) as check$", re.MULTILINE)
-BEST = ("", "error", "not yet", "noted", "solved")  # the last counts most
-STATES = {"Right": "solved", "Not right yet": "not yet", "Not solved yet": "not yet"}
+STATES_FROM_WORST = ("", "error", "not yet", "noted", "solved")
+STATE_OF_RESULT = {"Right": "solved", "Not right yet": "not yet", "Not solved yet": "not yet"}
 
 
-def sources(path: Path) -> list[str]:
+def code_sources(path: Path) -> list[str]:
     """Return the sources of a notebook's code cells."""
     return [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
 
 
-def checker(cells: Sequence[str]) -> str:
-    """Return the name of the module that checks a notebook's exercises, such as "n04"; "" if it has none."""
+def checker_module(cells: Sequence[str]) -> str:
+    """Return the name of the module that checks a notebook's exercises, such as "n04", or ""."""
     found = CHECKER.search("\n".join(cells))
     return found[1] if found else ""
 
 
-def column(module: str, exercise: str) -> str:
+def column_name(module: str, exercise: str) -> str:
     """Return the name of an exercise's column, such as "04 decode_step". `solved.txt` uses the same names."""
     return f"{module.removeprefix('n')} {exercise}"
 
 
-def names_of(source: str) -> tuple[set[str], set[str]]:
-    """Return the set of names that a cell defines, and the set of names that it uses.
+class DefinedAndUsed(NamedTuple):
+    """The names that a cell defines, and the names that it uses."""
 
-    If the cell is not valid Python, both sets have all of its words.
-    """
+    defined: set[str]
+    used: set[str]
+
+
+def defined_and_used_names(source: str) -> DefinedAndUsed:
+    """Return the names that a cell defines and uses. If it is not valid Python, both sets have all words."""
     try:
         table = symtable.symtable(TransformerManager().transform_cell(source), "<cell>", "exec")
     except (SyntaxError, ValueError, RecursionError):
         words = set(re.findall(r"\w+", source))
-        return words, words
+        return DefinedAndUsed(words, words)
     defined = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()}
     used = {s.get_name() for s in table.get_symbols() if s.is_referenced()}
     inner = table.get_children()
@@ -72,20 +77,25 @@ def names_of(source: str) -> tuple[set[str], set[str]]:
         scope = inner.pop()
         inner += scope.get_children()
         used |= {s.get_name() for s in scope.get_symbols() if s.is_global()}
-    return defined, used
+    return DefinedAndUsed(defined, used)
 
 
-def needed(cells: Sequence[str], check: str, end: int) -> list[str]:
+def cells_needed_by(cells: Sequence[str], check: str, end: int) -> list[str]:
     """Return the cells before index `end` on which a check depends, directly or through other cells."""
-    names, chosen = names_of(check)[1] - {"check"}, set[int]()  # the check imports this name itself
-    parts = [names_of(cell) for cell in cells[:end]]
+    names, chosen = (
+        defined_and_used_names(check).used - {"check"},
+        set[int](),
+    )  # the check imports this name itself
+    parts = [defined_and_used_names(cell) for cell in cells[:end]]
     while more := {n for n, (defined, _) in enumerate(parts) if defined & names} - chosen:
         chosen |= more
-        names |= {name for n in more for name in parts[n][1]}
+        names |= {name for n in more for name in parts[n].used}
     return [cells[n] for n in sorted(chosen)]
 
 
-def state(cells: Sequence[str], exercise: str, check: str, seconds: int, original: Sequence[str]) -> str:
+def exercise_state(
+    cells: Sequence[str], exercise: str, check: str, seconds: int, original: Sequence[str]
+) -> str:
     """Run an exercise's check and the cells that it needs, in a fresh kernel, and return one of BEST.
 
     Args:
@@ -98,7 +108,7 @@ def state(cells: Sequence[str], exercise: str, check: str, seconds: int, origina
     """
     begin = check.partition("\n")[0]
     checks = [n for n, cell in enumerate(cells) if f"check.{exercise}(" in cell]
-    wanted = needed(cells, check, checks[-1] if checks else len(cells))
+    wanted = cells_needed_by(cells, check, checks[-1] if checks else len(cells))
     if not wanted:  # the student deleted it
         return "not yet"
     book = new_notebook(cells=[new_code_cell(source) for source in (begin, *wanted, check)])
@@ -117,18 +127,22 @@ def state(cells: Sequence[str], exercise: str, check: str, seconds: int, origina
         except Exception:  # out of time, a crash of Python, or anything else that a student's code can cause
             return "error"
     shown = [out for out in book.cells[-1].outputs if out.output_type == "execute_result"]
-    return STATES.get(shown[0].data["text/plain"].partition(":")[0], "error") if shown else "error"
+    return STATE_OF_RESULT.get(shown[0].data["text/plain"].partition(":")[0], "error") if shown else "error"
 
 
-def collect(folder: Path, seconds: int = 30) -> list[dict[str, str]]:
-    """Return a dict for each student: the student's name, and the state of each exercise by its column.
+def collect_results(folder: Path, seconds: int = 30) -> list[dict[str, str]]:
+    """Return a dict for each student, with the student's name and the state of each exercise by its column.
 
     Args:
-        folder: the students' notebooks.
+        folder: the folder with the students' notebooks.
         seconds: time limit of a cell.
     """
-    series = {checker(sources(path)): path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
-    columns = {column(module, name) for module, path in series.items() for name in exercises_of(path)}
+    series = {
+        checker_module(code_sources(path)): path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
+    }
+    columns = {
+        column_name(module, name) for module, path in series.items() for name in exercise_sources(path)
+    }
     rows: dict[str, dict[str, str]] = {}
     for path in sorted([*folder.glob(f"*/**/{SOLVED_FILE}"), *folder.rglob("*.ipynb")]):
         student = path.relative_to(folder).parts[0].removesuffix(".ipynb")
@@ -139,35 +153,35 @@ def collect(folder: Path, seconds: int = 30) -> list[dict[str, str]]:
             if path.name == SOLVED_FILE:
                 noted = path.read_text(encoding="utf-8").splitlines()
                 names = [text for text in noted if text in columns]
-                row |= {name: max(row.get(name, ""), "noted", key=BEST.index) for name in names}
+                row |= {name: max(row.get(name, ""), "noted", key=STATES_FROM_WORST.index) for name in names}
                 continue
-            cells = sources(path)
+            cells = code_sources(path)
         except Exception as error:  # not a notebook or text, whatever its name
             print(f"{path}: cannot be read: {error}", file=sys.stderr)
             continue
-        if not (module := checker(cells)) or module not in series:
+        if not (module := checker_module(cells)) or module not in series:
             print(f"{path}: no notebook of the series that has exercises", file=sys.stderr)
             continue
-        original = sources(series[module])
+        original = code_sources(series[module])
         begin = CHECKER.search("\n".join(original))
         assert begin is not None, "a notebook of `series` has this line"
-        for name, parts in exercises_of(series[module]).items():
-            result = state(cells, name, f"{begin[0]}\n{parts['check']}", seconds, original)
-            key = column(module, name)
-            row[key] = max(row.get(key, ""), result, key=BEST.index)
+        for name, parts in exercise_sources(series[module]).items():
+            result = exercise_state(cells, name, f"{begin[0]}\n{parts['check']}", seconds, original)
+            key = column_name(module, name)
+            row[key] = max(row.get(key, ""), result, key=STATES_FROM_WORST.index)
             print(f"{path}: {name}: {result}", file=sys.stderr)
     return list(rows.values())
 
 
 def main() -> None:
     """Print the table."""
-    arguments = parser(__doc__)
+    arguments = argument_parser(__doc__)
     arguments.add_argument("folder", type=Path)
     arguments.add_argument("--seconds", type=int, default=30, help="time limit of a cell")
     options = arguments.parse_args()
     if not options.folder.is_dir():
         arguments.error(f"{options.folder} is not a folder; expected one with the students' notebooks")
-    rows = collect(options.folder, options.seconds)
+    rows = collect_results(options.folder, options.seconds)
     columns = sorted({name for row in rows for name in row} - {"student"})
     table = csv.DictWriter(sys.stdout, ["student", *columns], restval="", lineterminator="\n")
     table.writeheader()

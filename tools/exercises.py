@@ -1,4 +1,4 @@
-"""The exercises of a notebook, found by the tags of its cells."""
+"""Find the exercises of a notebook by the tags of its cells."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import nbformat
 ROLES = ("exercise", "check", "solution")
 
 
-def exercises_of(path: Path) -> dict[str, dict[str, str]]:
+def exercise_sources(path: Path) -> dict[str, dict[str, str]]:
     """Return the sources of a notebook's exercise cells, as {exercise: {role: source}}; see ROLES."""
     exercises: dict[str, dict[str, str]] = {}
     for cell in nbformat.read(path, as_version=4).cells:

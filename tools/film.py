@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from playwright.sync_api import Page
 
@@ -21,10 +22,10 @@ from helpers.recording.diary import load_diary
 from helpers.stepper import Live
 from helpers.stepper.format import VIEW
 from helpers.stepper.page import file_script
-from tools.film_page import CAPTIONS, FILMS, FOLDER, POSTER, seconds
-from tools.launch import parser
-from tools.pictures import COMPUTED, chromium, opened
-from tools.site import index
+from tools.film_page import CAPTIONS, FILMS, FOLDER, POSTER, caption_seconds
+from tools.launch import argument_parser
+from tools.pictures import COMPUTED, open_file_page, running_chromium
+from tools.site import main_page
 
 START, PAUSE, ROWS, DRIP, WRITTEN, RACE, RACED, KEPT, *STALE = range(len(CAPTIONS))
 CODECS = {
@@ -51,8 +52,8 @@ SHOW = """(selector) => document.querySelectorAll("body > section").forEach(
 SAY = "(text) => { document.getElementById('said').textContent = text; }"
 
 
-def frames(page: Page) -> Iterator[int]:
-    """Operate the main page, and yield the index in CAPTIONS of each frame's caption."""
+def caption_of_each_frame(page: Page) -> Iterator[int]:
+    """Operate the main page, and yield the index of the caption, in CAPTIONS, for each frame."""
     page.evaluate(SHOW, ".wid-writer")
     view = page.locator(".wid-writer")
     yield START
@@ -79,16 +80,23 @@ def frames(page: Page) -> Iterator[int]:
     yield from STALE
 
 
-def draw(page: Page, folder: Path) -> list[tuple[Path, float]]:
-    """Draw every frame to `folder`. Return the files, each with the number of seconds that it is shown.
+class Frame(NamedTuple):
+    """A picture file, and the number of seconds for which it is shown."""
+
+    path: Path
+    seconds: float
+
+
+def draw_frames(page: Page, folder: Path) -> list[Frame]:
+    """Write a picture of every frame to `folder`, and return the frames.
 
     Raises:
-        ValueError: a caption has a number that its frame does not show.
+        ValueError: a caption contains a number that its frame does not show.
     """
     page.add_style_tag(content=STYLE)
     page.evaluate("document.body.append(Object.assign(document.createElement('p'), { id: 'said' }))")
     drawn: list[int] = []
-    for caption in frames(page):
+    for caption in caption_of_each_frame(page):
         page.evaluate(SAY, CAPTIONS[caption])
         page.clock.run_for(1)
         page.screenshot(path=folder / f"{len(drawn)}.png")
@@ -99,21 +107,23 @@ def draw(page: Page, folder: Path) -> list[tuple[Path, float]]:
                 raise ValueError(
                     f"got {number} in {CAPTIONS[caption]!r}, expected a number in its frame: {shown!r}"
                 )
-    return [(folder / f"{n}.png", seconds(CAPTIONS[x]) / drawn.count(x)) for n, x in enumerate(drawn)]
+    return [
+        Frame(folder / f"{n}.png", caption_seconds(CAPTIONS[x]) / drawn.count(x)) for n, x in enumerate(drawn)
+    ]
 
 
 def main() -> None:
     """Make the film, and print the paths of its files."""
-    parser(__doc__).parse_args()
+    argument_parser(__doc__).parse_args()
     if (ffmpeg := shutil.which("ffmpeg")) is None:
         sys.exit("no ffmpeg here: `apt install ffmpeg`")
-    with tempfile.TemporaryDirectory() as name, chromium() as browser:
+    with tempfile.TemporaryDirectory() as name, running_chromium() as browser:
         folder = Path(name)
-        for file, text in (file_script(Live.file), ("index.html", index(load_diary()))):
+        for file, text in (file_script(Live.file), ("index.html", main_page(load_diary()))):
             (folder / file).write_text(text, encoding="utf-8")
-        page = opened(browser, folder / "index.html", WIDTH, HEIGHT, SCALE)
+        page = open_file_page(browser, folder / "index.html", WIDTH, HEIGHT, SCALE)
         page.locator(".wid-what_if").wait_for(state="attached")
-        drawn = draw(page, folder)
+        drawn = draw_frames(page, folder)
         held = "".join(f"file {path.name}\nduration {time:.4f}\n" for path, time in drawn)
         (folder / "frames.txt").write_text(f"{held}file {drawn[-1][0].name}\n")
         shutil.copy(drawn[0][0], POSTER)

@@ -1,4 +1,4 @@
-"""The captions of the silent film, and its page. film.py makes the film itself."""
+"""The captions of the silent film, and the page that shows it. film.py makes the film."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tools.launch import ROOT
 FOLDER = ROOT / ".github" / "film"
 FILMS = [FOLDER / "film.webm", FOLDER / "film.mp4"]
 POSTER = ROOT / "notebooks" / "pictures" / "film.png"  # the first frame
-# Each is shown while one thing happens. Its numbers must appear in its frames, too; film.py checks this.
+# Each caption explains one event. Its numbers must also appear in its frames; film.py checks this.
 CAPTIONS = (
     "You press Enter. A pause; then words drip onto the screen. Why the pause, why the drip?",
     "The pause is prefill: all 23 tokens of the text run in one pass.",
@@ -28,17 +28,20 @@ CAPTIONS = (
 )
 
 
-def seconds(caption: str) -> float:
-    """Return how long a caption is shown, in seconds."""
+def caption_seconds(caption: str) -> float:
+    """Return the number of seconds for which a caption is shown."""
     return 2.5 + 0.3 * len(caption.split())
 
 
-LENGTH = sum(map(seconds, CAPTIONS))
-SAID = f"{LENGTH:.0f} seconds without a voice: why the pause, why the drip, and when a kept row goes stale."
+FILM_SECONDS = sum(map(caption_seconds, CAPTIONS))
+DESCRIPTION = (
+    f"{FILM_SECONDS:.0f} seconds without a voice: why the pause, why the drip, and when a kept row "
+    "goes stale."
+)
 
 
-def film() -> str:
-    """Return the page with the film, and its captions as a transcript."""
+def film_page() -> str:
+    """Return the page with the film and a transcript of its captions."""
     poster = base64.b64encode(POSTER.read_bytes()).decode()
     sources = "".join(f'<source src="{file.name}" type="video/{file.suffix[1:]}">' for file in FILMS)
     lines = "".join(f"<li>{escape(caption, quote=False)}</li>" for caption in CAPTIONS)
@@ -49,5 +52,5 @@ def film() -> str:
     )
     links = [Link("Watch it decode", "index.html", "Let it write, take the steps, change a word.")]
     style = "video { width: 100%; height: auto; } summary { margin: 12px 0; cursor: pointer; }"
-    page = build_page("The film", [Section(SAID, body=body, links=links)], SAID, style=style)
+    page = build_page("The film", [Section(DESCRIPTION, body=body, links=links)], DESCRIPTION, style=style)
     return page.replace("img-src data:", "img-src data:; media-src 'self' file:", 1)

@@ -18,29 +18,29 @@ from helpers.model.load import load
 from helpers.model.load.config import config_to_json
 from helpers.model.load.safetensors import stored
 from helpers.model.transformer import Transformer
-from tools.launch import parser
+from tools.launch import argument_parser
 
-FILE = "model.f16.safetensors"
-PATH = shipped.FOLDER / FILE
-NAME = "weather diaries"
+FILE_NAME = "model.f16.safetensors"
+PATH = shipped.FOLDER / FILE_NAME
+MODEL_NAME = "weather diaries"
 
 
-def page_file(
-    model: Transformer, vocabulary: list[str], name: str = NAME, dtype: torch.dtype = torch.float16
+def pack_model(
+    model: Transformer, vocabulary: list[str], name: str = MODEL_NAME, dtype: torch.dtype = torch.float16
 ) -> bytes:
-    """Return a model and its vocabulary as one safetensors file, with the weights in `dtype`."""
+    """Return the bytes of one safetensors file with a model, in `dtype`, and its vocabulary."""
     about = {"name": name, "config": config_to_json(model.config, dtype), "vocabulary": vocabulary}
     weights = {key: tensor.to(dtype) for key, tensor in stored(model).items()}
     return save(weights, metadata={"model": json.dumps(about)})  # one key: the order of several is not fixed
 
 
-def write(folder: Path = shipped.FOLDER) -> None:
-    """Write the file next to model.safetensors, and print its path."""
-    path = folder / FILE
-    path.write_bytes(page_file(load(folder), list(shipped.VOCABULARY)))
+def write_model_file(folder: Path = shipped.FOLDER) -> None:
+    """Write the shipped model as a file next to model.safetensors, and print its path."""
+    path = folder / FILE_NAME
+    path.write_bytes(pack_model(load(folder), list(shipped.VOCABULARY)))
     print(f"{path}, {path.stat().st_size / 1e6:.1f} MB")
 
 
 def main() -> None:
-    parser(__doc__).parse_args()
-    write()
+    argument_parser(__doc__).parse_args()
+    write_model_file()

@@ -11,10 +11,10 @@ from html import escape
 import nbformat
 
 from tools.launch import ROOT
-from tools.worksheet import on_paper
+from tools.worksheet import printable_page
 
 NOTEBOOK = ROOT / "notebooks" / "09_pause_and_drip.ipynb"
-FOUND = re.compile(
+SECTION = re.compile(
     r"^## (?P<heading>Prefill against decode.*)\n\n(?P<before>.+)\n\n(?P<table>(?:^\|.*\n)+)\n(?P<after>.+)$",
     re.M,
 )
@@ -44,11 +44,11 @@ TABLE_STYLE = """
 """
 
 
-def drawing(new: int) -> str:
-    """Return an SVG drawing of a pass over the last `new` of N tokens: its pairs, and the cached entries."""
-    old = N - new
+def pass_svg(n_new: int) -> str:
+    """Return an SVG of a pass over the last `n_new` of N tokens, with its pairs and the cached entries."""
+    old = N - n_new
     pairs = [(query, key) for query in range(N) for key in range(query + 1)]
-    ink = ["#d0d7de"] * old + ["#1b1f24"] * new
+    ink = ["#d0d7de"] * old + ["#1b1f24"] * n_new
     dots = "".join(
         f'<circle cx="{10 * key + 5}" cy="{10 * query + 5}" r="3.6" fill="{ink[query]}"/>'
         for query, key in pairs
@@ -58,13 +58,13 @@ def drawing(new: int) -> str:
         for n in range(old)
     )
     n_pairs = sum(query >= old for query, _ in pairs)
-    sentence = f"{new} of {N} tokens processed: {n_pairs} pairs; {old} rows from before"
+    sentence = f"{n_new} of {N} tokens processed: {n_pairs} pairs; {old} rows from before"
     size = f"0 0 {10 * N} {10 * N + 14}"
     return f'<svg viewBox="{size}" role="img" aria-label="{sentence}">{dots}{rings}</svg>'
 
 
-def inline(text: str) -> str:
-    """Return a line of Markdown as HTML, with emphasis and links to notebooks. Formulas do not wrap."""
+def inline_markdown_to_html(text: str) -> str:
+    """Convert emphasis and links to notebooks in a line of Markdown to HTML. Formulas do not wrap."""
     text = re.sub(
         r"\[(.+?)\]\((\w+)\.ipynb\)", r'<a href="notebooks/\2.html">\1</a>', escape(text.strip(), False)
     )
@@ -72,26 +72,29 @@ def inline(text: str) -> str:
     return re.sub(r" ([+−×/]) ", "\N{NO-BREAK SPACE}\\1\N{NO-BREAK SPACE}", text)
 
 
-def parts() -> re.Match[str]:
-    """Return a match with the parts of the section in notebook 09: heading, before, table, after.
+def section_parts() -> re.Match[str]:
+    """Return a match of the section in notebook 09, with the groups heading, before, table and after.
 
     Raises:
         ValueError: the section is missing.
     """
     book = nbformat.read(NOTEBOOK, as_version=4)
     text = "\n\n".join(cell.source for cell in book.cells if cell.cell_type == "markdown")
-    if not (found := FOUND.search(text)):
+    if not (found := SECTION.search(text)):
         raise ValueError(f"{NOTEBOOK.name} has no table under a heading 'Prefill against decode'")
     return found
 
 
-def phases() -> str:
-    """Return the table and the sentences before and after it, as HTML.
+def comparison_html() -> str:
+    """Return the table, and the sentences before and after the table, as HTML.
 
     The table has ARIA roles, because on a phone its rows are shown as blocks.
     """
-    found = parts()
-    head, _, *lines = ([inline(cell) for cell in row.split("|")[1:-1]] for row in found["table"].splitlines())
+    found = section_parts()
+    head, _, *lines = (
+        [inline_markdown_to_html(cell) for cell in row.split("|")[1:-1]]
+        for row in found["table"].splitlines()
+    )
     columns = "".join(f'<th scope="col" role="columnheader">{name}</th>' for name in head[1:])
     top = f'<thead role="rowgroup"><tr role="row"><td role="cell"></td>{columns}</tr></thead>'
     rows = "".join(
@@ -101,21 +104,21 @@ def phases() -> str:
         for name, *cells in lines
     )
     return (
-        f"<p>{inline(found['before'])}</p>"
+        f"<p>{inline_markdown_to_html(found['before'])}</p>"
         f'<table class="phases" role="table">{top}<tbody role="rowgroup">{rows}</tbody></table>'
-        f"<p>{inline(found['after'])}</p>"
+        f"<p>{inline_markdown_to_html(found['after'])}</p>"
     )
 
 
-def card() -> str:
-    """Return the card as a page."""
-    body = f"""<h1>{inline(parts()["heading"])}</h1>
+def handout_page() -> str:
+    """Return the printable card as a page."""
+    body = f"""<h1>{inline_markdown_to_html(section_parts()["heading"])}</h1>
 <div class="two">
-<figure>{drawing(N)}<figcaption><b>Prefill.</b> Every token of the prompt runs. A dot is a pair: the token of
+<figure>{pass_svg(N)}<figcaption><b>Prefill.</b> Every token of the prompt runs. A dot is a pair: the token of
 its line looks at the token of its column.</figcaption></figure>
-<figure>{drawing(1)}<figcaption><b>Decode step.</b> The newest token runs alone. A ring is a row that the KV
+<figure>{pass_svg(1)}<figcaption><b>Decode step.</b> The newest token runs alone. A ring is a row that the KV
 cache holds from before. Grey pairs are not scored again.</figcaption></figure>
 </div>
-{phases()}
+{comparison_html()}
 <footer class="soft">Watch It Decode, notebook 09.</footer>"""
-    return on_paper("Prefill against decode", body, CARD_STYLE + TABLE_STYLE)
+    return printable_page("Prefill against decode", body, CARD_STYLE + TABLE_STYLE)

@@ -11,12 +11,12 @@ import sys
 from tools.launch import FIRST, ROOT
 
 
-def arguments(given: list[str]) -> list[str]:
-    """Return JupyterLab's arguments: this project's settings, then `given` or the first notebook."""
-    return [f"--config={ROOT / 'tools' / 'lab_config.py'}", *(given or [str(ROOT / FIRST)])]
+def jupyterlab_arguments(arguments: list[str]) -> list[str]:
+    """Prepend this project's settings to the arguments. Without arguments, open the first notebook."""
+    return [f"--config={ROOT / 'tools' / 'lab_config.py'}", *(arguments or [str(ROOT / FIRST)])]
 
 
 def main() -> None:
     from jupyterlab.labapp import LabApp  # takes a second
 
-    LabApp.launch_instance(arguments(sys.argv[1:]))
+    LabApp.launch_instance(jupyterlab_arguments(sys.argv[1:]))

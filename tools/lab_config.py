@@ -1,7 +1,7 @@
 """The settings of JupyterLab for `python -m tools lab`.
 
-JupyterLab serves the whole repository. Opening and saving a notebook must not change it for git, but
-JupyterLab would write the version of Python into it. The original notebooks are saved in `fresh/` as
+JupyterLab serves the whole repository. Git must see no change after a notebook was only opened and saved, so
+a hook removes the version of Python that JupyterLab writes. The original notebooks are saved in `fresh/` as
 read-only files.
 """
 
@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
-from tools.reset import keep
+from tools.reset import save_originals
 
 
-def keep_what_git_knows(model: dict[str, Any], **_: Any) -> None:
-    """Before a notebook is saved, remove from it what depends on the machine that opened it."""
+def normalize_language_info(model: dict[str, Any], **_: Any) -> None:
+    """Remove the version of Python from a notebook before it is saved. JupyterLab calls this hook."""
     if model["type"] == "notebook":
         model["content"]["metadata"]["language_info"] = {"name": "python"}
 
@@ -25,6 +25,6 @@ def keep_what_git_knows(model: dict[str, Any], **_: Any) -> None:
 warnings.filterwarnings("ignore", "Overriding existing pre_save_hook")
 c = get_config()  # type: ignore[name-defined]  # noqa: F821
 c.ServerApp.root_dir = str(Path(__file__).resolve().parents[1])
-c.ContentsManager.pre_save_hook = keep_what_git_knows
+c.ContentsManager.pre_save_hook = normalize_language_info
 with suppress(OSError):  # JupyterLab must start even if this folder is read-only
-    keep()
+    save_originals()

@@ -10,11 +10,11 @@ import sys
 from dataclasses import asdict, replace
 
 from helpers.chapters import n13
-from tools.launch import parser
+from tools.launch import argument_parser
 
 
 def main() -> None:
-    parser(__doc__).parse_args()
+    argument_parser(__doc__).parse_args()
     ladder = replace(n13.climb("16M", cores=2), source="an earlier run, on two idle cores")
     if reason := ladder.flaw():
         sys.exit(f"{reason}. Nothing was written; stop all other programs and try again.")

@@ -1,7 +1,7 @@
-"""The badges and first cells that launch notebooks on Colab and Binder.
+"""The links and first cells that launch notebooks on Colab and Binder.
 
-The repository's address and the version are defined only in pyproject.toml; `stamp.py` writes these texts
-wherever they are used. Colab gets the notebook and the helpers from the same git tag, which `release.py`
+The repository's address and the version are defined only in pyproject.toml; `stamp.py` writes them wherever
+they are used. Colab gets the notebook and the helpers from the same git tag, which `release.py`
 creates.
 """
 
@@ -34,66 +34,69 @@ except ImportError:
     import helpers.stepper  # if this fails: rename your own helpers.py, which comes first, and restart"""
 
 
-def parser(message: str | None) -> argparse.ArgumentParser:
-    """Return a command's argument parser. Its help text is the docstring, with the same line breaks."""
-    return argparse.ArgumentParser(description=message, formatter_class=argparse.RawDescriptionHelpFormatter)
+def argument_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a command's argument parser, with `description` as its help text, with the same line breaks."""
+    return argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
 
 
-def about(root: Path = ROOT) -> dict[str, Any]:
-    """Return the table [project] of pyproject.toml."""
+def project_table(root: Path = ROOT) -> dict[str, Any]:
+    """Return the [project] table of pyproject.toml."""
     return tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-def repository(root: Path = ROOT) -> str:
+def repository_name(root: Path = ROOT) -> str:
     """Return the repository as "OWNER/NAME"."""
-    address: str = about(root)["urls"]["Repository"]
+    address: str = project_table(root)["urls"]["Repository"]
     return address.removeprefix(GITHUB)
 
 
-def tag(root: Path = ROOT) -> str:
-    """Return the git tag of this version."""
-    return f"v{about(root)['version']}"
+def version_tag(root: Path = ROOT) -> str:
+    """Return the git tag of this version, such as "v0.1.0"."""
+    return f"v{project_table(root)['version']}"
 
 
-def bootstrap(root: Path = ROOT) -> str:
+def bootstrap_source(root: Path = ROOT) -> str:
     """Return the source of a notebook's first code cell."""
-    return BOOTSTRAP.format(github=GITHUB, repository=repository(root), tag=tag(root))
+    return BOOTSTRAP.format(github=GITHUB, repository=repository_name(root), tag=version_tag(root))
 
 
-def colab(path: str, root: Path = ROOT) -> str:
-    """Return the address on Colab of a notebook, given its path relative to the root."""
-    return f"https://colab.research.google.com/github/{repository(root)}/blob/{tag(root)}/{path}"
+def colab_url(path: str, root: Path = ROOT) -> str:
+    """Return the address of a notebook on Colab. `path` is relative to the root."""
+    return f"https://colab.research.google.com/github/{repository_name(root)}/blob/{version_tag(root)}/{path}"
 
 
-def binder(path: str, root: Path = ROOT) -> str:
-    """Return the address on Binder of a notebook, given its path relative to the root."""
-    return f"https://mybinder.org/v2/gh/{repository(root)}/main?urlpath=lab/tree/{path}"
+def binder_url(path: str, root: Path = ROOT) -> str:
+    """Return the address of a notebook on Binder. `path` is relative to the root."""
+    return f"https://mybinder.org/v2/gh/{repository_name(root)}/main?urlpath=lab/tree/{path}"
 
 
-def page(root: Path = ROOT) -> str:
-    """Return the address of the published page."""
-    owner, name = repository(root).split("/")
+def site_url(root: Path = ROOT) -> str:
+    """Return the address of the published site."""
+    owner, name = repository_name(root).split("/")
     return f"https://{owner}.github.io/{name}/"
 
 
-def badges(path: str, root: Path = ROOT) -> str:
+def launch_links(path: str, root: Path = ROOT) -> str:
     """Return Markdown links that launch a notebook, and a link to the glossary.
 
-    The links are text, not pictures: a picture would be fetched whenever the notebook is opened, and would be
-    missing offline.
+    The links are text, because pictures would be fetched whenever the notebook is opened and would be missing
+    offline.
 
     Args:
         path: the notebook's path relative to the root.
     """
-    return f"run it in [Colab]({colab(path, root)}) or [Binder]({binder(path, root)}) · [words](words.ipynb)"
+    colab, binder = colab_url(path, root), binder_url(path, root)
+    return f"run it in [Colab]({colab}) or [Binder]({binder}) · [words](words.ipynb)"
 
 
 def readme_badges(root: Path = ROOT) -> str:
     """Return the README's badges (tests, Colab and Binder) as Markdown."""
-    tests = f"{GITHUB}{repository(root)}/actions/workflows/test.yml"
+    tests = f"{GITHUB}{repository_name(root)}/actions/workflows/test.yml"
     pictures = {
         "Tests": (f"{tests}/badge.svg", tests),
-        "Open in Colab": ("https://colab.research.google.com/assets/colab-badge.svg", colab(FIRST, root)),
-        "Open in Binder": ("https://mybinder.org/badge_logo.svg", binder(FIRST, root)),
+        "Open in Colab": ("https://colab.research.google.com/assets/colab-badge.svg", colab_url(FIRST, root)),
+        "Open in Binder": ("https://mybinder.org/badge_logo.svg", binder_url(FIRST, root)),
     }
     return "\n".join(f"[![{name}]({image})]({target})" for name, (image, target) in pictures.items())

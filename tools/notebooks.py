@@ -25,14 +25,14 @@ from nbconvert.filters import strip_ansi
 from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from nbformat import NotebookNode
 
-from tools.check import bad_outputs
-from tools.launch import ROOT, parser
+from tools.check import output_errors
+from tools.launch import ROOT, argument_parser
 
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
-def execute(
+def execute_notebook(
     book: NotebookNode, folder: Path, env: Mapping[str, str] | None = None, keep_widgets: bool = False
 ) -> None:
     """Run a notebook's cells in a fresh kernel, and store the outputs in `book`.
@@ -58,8 +58,8 @@ def execute(
     client.execute(env=dict(os.environ if env is None else env))
 
 
-def settle(book: NotebookNode) -> None:
-    """Remove everything from a notebook that differs from run to run."""
+def normalize_notebook(book: NotebookNode) -> None:
+    """Remove from a notebook everything that differs from run to run."""
     book.metadata = nbformat.from_dict({"kernelspec": KERNELSPEC, "language_info": {"name": "python"}})
     numbers = itertools.count(1)
     CoalesceStreamsPreprocessor().preprocess(book, {})  # so that a progress bar is one line
@@ -70,40 +70,41 @@ def settle(book: NotebookNode) -> None:
                 view["model_id"] = f"{next(numbers):032x}"
 
 
-def run(path: Path, anew: bool = False) -> list[str]:
-    """Run one notebook and write the file, or return the errors and leave the file unchanged.
+def run_and_store(path: Path, retake_all: bool = False) -> list[str]:
+    """Run a notebook and write the file, or return the errors and leave the file unchanged.
 
-    If pictures of its views have just been taken, the notebook is run again to show them.
+    If new pictures of its views were taken, the notebook is run again to show these pictures.
 
     Args:
-        anew: whether to take the pictures of all views again.
+        path: the notebook.
+        retake_all: whether to take the pictures of all views again.
     """
     from tools import stills  # not at the top: whoever imports this module may have no playwright
 
     book = nbformat.read(path, as_version=4)
     try:
-        execute(book, path.parent, keep_widgets=True)
-        if any(stills.views(book)) and stills.refresh(book, anew):
-            execute(book, path.parent)
+        execute_notebook(book, path.parent, keep_widgets=True)
+        if any(stills.view_inputs(book)) and stills.take_stills(book, retake_all):
+            execute_notebook(book, path.parent)
     except CellExecutionError as error:
         return [strip_ansi(str(error))]
     except FileNotFoundError as error:
         return [str(error)]
-    settle(book)
-    if errors := list(bad_outputs(book)):
+    normalize_notebook(book)
+    if errors := list(output_errors(book)):
         return errors
     nbformat.validate(book)
     nbformat.write(book, path)
     return []
 
 
-def pick(names: list[str]) -> list[Path]:
-    """Return the notebooks whose file names begin with one of `names`; all notebooks if `names` is empty.
+def notebook_paths(beginnings: list[str]) -> list[Path]:
+    """Return the notebooks whose file names begin with one of `beginnings`, or all notebooks without any.
 
-    The command exits with a message if any of `names` matches no notebook.
+    If one of `beginnings` matches no notebook, the program exits with a message.
     """
     paths = sorted((ROOT / "notebooks").glob("*.ipynb"))
-    starts = [Path(name).name for name in names]
+    starts = [Path(name).name for name in beginnings]
     if unknown := [start for start in starts if not any(path.name.startswith(start) for path in paths)]:
         sys.exit(f"no notebook's name begins with {unknown[0]!r}; there are: {[path.stem for path in paths]}")
     return [path for path in paths if not starts or path.name.startswith(tuple(starts))]
@@ -112,18 +113,18 @@ def pick(names: list[str]) -> list[Path]:
 def main() -> None:
     from tools import stills
 
-    arguments = parser(__doc__)
+    arguments = argument_parser(__doc__)
     arguments.add_argument("names", nargs="*", help="beginnings of file names (default: all)")
     arguments.add_argument("--anew", action="store_true", help="take the picture of each view again")
     chosen, failed = arguments.parse_args(), False
-    for path in pick(chosen.names):
+    for path in notebook_paths(chosen.names):
         start = time.monotonic()
-        errors = run(path, chosen.anew)
+        errors = run_and_store(path, chosen.anew)
         print(
             f"{path.name}: {time.monotonic() - start:.1f} s, {path.stat().st_size / 1000:.0f} kB", flush=True
         )
         for error in errors:
             print(f"  {error}; the file is unchanged", flush=True)
         failed = failed or bool(errors)
-    stills.remove_unused(nbformat.read(path, as_version=4) for path in pick([]))
+    stills.remove_unused_stills(nbformat.read(path, as_version=4) for path in notebook_paths([]))
     sys.exit(failed)

@@ -19,7 +19,7 @@ from helpers.recording.toy import record_toy
 from helpers.stepper import Live, Stepper
 from helpers.stepper.view import View
 from tools.chromium import find_chromium
-from tools.launch import ROOT, parser
+from tools.launch import ROOT, argument_parser
 
 FOLDER = ROOT / "notebooks" / "pictures"
 WIDTH = 760
@@ -37,8 +37,8 @@ PLAIN = """
 
 
 @contextmanager
-def chromium() -> Iterator[Browser]:
-    """Run Chromium inside the `with` block. Exits if there is no Chromium on this machine."""
+def running_chromium() -> Iterator[Browser]:
+    """Run Chromium inside the `with` block. The program exits if there is no Chromium on this machine."""
     if (path := find_chromium()) is None:
         sys.exit("no Chromium here: install chromium, or run `python -m playwright install chromium`")
     with sync_playwright() as playwright:
@@ -47,10 +47,12 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-def opened(browser: Browser, path: Path, width: int, height: int, scale: float) -> Page:
-    """Open a file in a new page with a stopped clock, and return the page.
+def open_file_page(browser: Browser, path: Path, width: int, height: int, scale: float) -> Page:
+    """Open an HTML file in a new page with a stopped clock, and return the page.
 
     Args:
+        browser: the browser.
+        path: the file.
         width, height: size of the viewport, in CSS px.
         scale: device pixels per CSS pixel.
     """
@@ -62,18 +64,18 @@ def opened(browser: Browser, path: Path, width: int, height: int, scale: float) 
 
 
 @contextmanager
-def shown(browser: Browser, view: View, width: int) -> Iterator[Locator]:
-    """Open a view on a page of its own inside the `with` block."""
+def open_view(browser: Browser, view: View, width: int) -> Iterator[Locator]:
+    """Open a view on a page of its own inside the `with` block, and return its element."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "page.html"
         view.save_html(path)
-        page = opened(browser, path, width, 900, 2)
+        page = open_file_page(browser, path, width, 900, 2)
         yield page.locator(".wid-view")
         page.close()
 
 
-def draw_live(browser: Browser) -> None:
-    """Draw an animation of the live view, which writes and then races, and one frame of the race."""
+def draw_live_view(browser: Browser) -> None:
+    """Draw an animation of the live view, first the reply and then the race, and one frame of the race."""
     frames: list[Image.Image] = []
 
     def draw(pace: int) -> None:
@@ -81,7 +83,7 @@ def draw_live(browser: Browser) -> None:
             view.page.clock.run_for(FRAME)
         frames.append(Image.open(io.BytesIO(view.screenshot())).convert("RGB"))
 
-    with shown(browser, Live(), WIDTH) as view:
+    with open_view(browser, Live(), WIDTH) as view:
         view.page.add_style_tag(content=PLAIN)
         view.locator("textarea").press("Enter")
         view.page.wait_for_timeout(COMPUTED)
@@ -107,10 +109,10 @@ def draw_live(browser: Browser) -> None:
 
 def main() -> None:
     """Draw the pictures, and print their paths."""
-    parser(__doc__).parse_args()
-    with chromium() as browser:
-        with shown(browser, Stepper(record_toy()), 940) as view:
+    argument_parser(__doc__).parse_args()
+    with running_chromium() as browser:
+        with open_view(browser, Stepper(record_toy()), 940) as view:
             view.screenshot(path=FOLDER / "stepper.png", omit_background=True)
-        draw_live(browser)
+        draw_live_view(browser)
     for name in ("stepper.png", "race.png", "race.gif"):
         print(f"{FOLDER / name}, {(FOLDER / name).stat().st_size / 1000:.0f} kB")

@@ -12,7 +12,7 @@ import sys
 from helpers.model import published
 from helpers.model.load import load, load_tokenizer
 from helpers.recording.model import record_model
-from tools.launch import DATA, parser
+from tools.launch import DATA, argument_parser
 
 PATH = DATA / "smollm2.json"
 PROMPT = "Today's weather is so"
@@ -21,7 +21,7 @@ LAYERS, HEADS = (1, 16, 23), (0, 2, 8)  # from 0; layers and heads in which ther
 
 def main() -> None:
     """Record how the model continues the prompt, with and without the cache."""
-    parser(__doc__).parse_args()
+    argument_parser(__doc__).parse_args()
     folder = published.find()
     if folder is None:
         sys.exit("the model is not on this machine and cannot be downloaded; nothing was written")

@@ -11,30 +11,30 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools.launch import ROOT, parser, tag
-from tools.stamp import stale
+from tools.launch import ROOT, argument_parser, version_tag
+from tools.stamp import stale_files
 
 
-def git(root: Path, *words: str) -> str:
-    """Run a git command in this repository, and return its output."""
-    return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True).stdout
+def git_output(root: Path, *arguments: str) -> str:
+    """Run git with these arguments in the repository at `root`, and return its output."""
+    return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True).stdout
 
 
-def obstacles(root: Path = ROOT) -> Iterator[str]:
-    """Yield a sentence for each reason not to tag this version. Tests are not run."""
-    yield from (f"not committed: {line}" for line in git(root, "status", "--porcelain").splitlines())
-    if git(root, "tag", "--list", tag(root)):
-        yield f"{tag(root)} exists: raise the version in pyproject.toml, run tools/stamp.py, commit"
-    if f"## {tag(root).removeprefix('v')}" not in (root / "CHANGELOG.md").read_text(encoding="utf-8"):
-        yield f"CHANGELOG.md has no section on {tag(root)}"
-    yield from stale(root)
+def reasons_not_to_tag(root: Path = ROOT) -> Iterator[str]:
+    """Yield a sentence for each reason not to tag this version. The tests are not run."""
+    yield from (f"not committed: {line}" for line in git_output(root, "status", "--porcelain").splitlines())
+    if git_output(root, "tag", "--list", version_tag(root)):
+        yield f"{version_tag(root)} exists: raise the version in pyproject.toml, run tools/stamp.py, commit"
+    if f"## {version_tag(root).removeprefix('v')}" not in (root / "CHANGELOG.md").read_text(encoding="utf-8"):
+        yield f"CHANGELOG.md has no section on {version_tag(root)}"
+    yield from stale_files(root)
 
 
 def main() -> None:
-    parser(__doc__).parse_args()
-    if reasons := list(obstacles()):
+    argument_parser(__doc__).parse_args()
+    if reasons := list(reasons_not_to_tag()):
         sys.exit("\n".join(reasons))
     if subprocess.run([sys.executable, "-m", "pytest"], cwd=ROOT).returncode:
         sys.exit("the tests fail; nothing was tagged")
-    git(ROOT, "tag", "--annotate", "--message", tag(), tag())
-    print(f"tagged {tag()}; publish it: git push origin HEAD {tag()}")
+    git_output(ROOT, "tag", "--annotate", "--message", version_tag(), version_tag())
+    print(f"tagged {version_tag()}; publish it: git push origin HEAD {version_tag()}")

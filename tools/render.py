@@ -18,8 +18,8 @@ from pygments.formatters import HtmlFormatter
 
 from helpers.stepper.page import ViewData, assemble_page
 from tools import launch
-from tools.notebooks import WIDGET_VIEW, execute
-from tools.teaching import FIGURES
+from tools.notebooks import WIDGET_VIEW, execute_notebook
+from tools.teaching import DARK_FIGURE_STYLE
 
 EXPORTER = HTMLExporter(template_name="basic", exclude_anchor_links=True)
 STATE = "application/vnd.jupyter.widget-state+json"
@@ -49,45 +49,45 @@ p:has(> math[display="block"]) { overflow-x: auto; }
 mtd:first-child { text-align: end; }
 mtd + mtd { text-align: start; }
 """
-STYLE += f"{LIGHT}\n@media (prefers-color-scheme: dark) {{ {DARK} {FIGURES} }}"
+STYLE += f"{LIGHT}\n@media (prefers-color-scheme: dark) {{ {DARK} {DARK_FIGURE_STYLE} }}"
 
 
-def render(path: Path) -> str:
-    """Return the notebook as a page.
+def render_notebook(path: Path) -> str:
+    """Return a notebook as an HTML page.
 
     Raises:
         nbclient.exceptions.CellExecutionError: a cell raised (only notebooks with widgets are run).
     """
     book = nbformat.read(path, as_version=4)
-    views = enliven(book, path.parent)
+    views = extract_widget_state(book, path.parent)
     book.cells = [
         cell for cell in book.cells if not cell.metadata.get("jupyter")
     ]  # without the folded cell for Colab
     for cell in book.cells:
         if cell.cell_type == "markdown":
-            cell.source = FORMULA.sub(formula, cell.source)
+            cell.source = FORMULA.sub(formula_to_mathml, cell.source)
     body, _ = EXPORTER.from_notebook_node(book)
     back = '<p><a href="../index.html">Watch it decode</a> · <a href="../search.html">Search</a></p>\n'
     title = re.search(r"^# (.+)$", book.cells[0].source, re.MULTILINE)
-    return assemble_page(title[1] if title else path.stem, back + linked(body), views, style=STYLE)
+    return assemble_page(title[1] if title else path.stem, back + rewrite_links(body), views, style=STYLE)
 
 
-def enliven(book: NotebookNode, folder: Path) -> dict[str, ViewData]:
-    """Replace each widget's output by an empty element.
+def extract_widget_state(book: NotebookNode, folder: Path) -> dict[str, ViewData]:
+    """Run a copy of a notebook, and return the data and options of each view by the id of its element.
 
-    Widgets that need a kernel are left out; their pictures, above them, are kept.
-
-    Returns:
-        The data and options of each view, by the id of its element.
+    In `book`, each widget's output is replaced by an empty element. Widgets that need a kernel are left out,
+    and their pictures are kept.
     """
     executed = nbformat.from_dict(book)
-    if any(map(widgets, book.cells)):
-        execute(executed, folder, keep_widgets=True)
+    if any(map(widget_outputs, book.cells)):
+        execute_notebook(executed, folder, keep_widgets=True)
     states = executed.metadata.get("widgets", {}).get(STATE, {}).get("state", {})
     views: dict[str, ViewData] = {}
     for cell, executed_cell in zip(book.cells, executed.cells, strict=True):
-        same = len(widgets(executed_cell)) == len(widgets(cell))
-        for output, new in zip(widgets(cell), widgets(executed_cell if same else cell), strict=True):
+        same = len(widget_outputs(executed_cell)) == len(widget_outputs(cell))
+        for output, new in zip(
+            widget_outputs(cell), widget_outputs(executed_cell if same else cell), strict=True
+        ):
             state = states.get(new.data[WIDGET_VIEW]["model_id"], {}).get("state", {})
             output.data = {"text/html": " "}
             if "view" in state.get("options", {}):
@@ -97,20 +97,20 @@ def enliven(book: NotebookNode, folder: Path) -> dict[str, ViewData]:
     return views
 
 
-def widgets(cell: NotebookNode) -> list[NotebookNode]:
+def widget_outputs(cell: NotebookNode) -> list[NotebookNode]:
     """Return the outputs of a cell that show a widget."""
     return [output for output in cell.get("outputs", []) if WIDGET_VIEW in output.get("data", {})]
 
 
-def formula(found: re.Match[str]) -> str:
-    """Return a formula as MathML, which browsers can show. Code is returned unchanged."""
-    if not found["tex"]:
-        return found[0]
-    tex = html.unescape(found["tex"]).replace("{aligned}", "{split}")  # the name that the converter knows
-    return convert(tex, display="block" if found["signs"] == "$$" else "inline")
+def formula_to_mathml(match: re.Match[str]) -> str:
+    """Return a formula, as FORMULA matches it, as MathML for browsers. Code is returned unchanged."""
+    if not match["tex"]:
+        return match[0]
+    tex = html.unescape(match["tex"]).replace("{aligned}", "{split}")  # the name that the converter knows
+    return convert(tex, display="block" if match["signs"] == "$$" else "inline")
 
 
-def linked(body: str) -> str:
-    """Make links between notebooks lead to their pages, and links to code lead to the repository."""
+def rewrite_links(body: str) -> str:
+    """Rewrite links to notebooks as links to their pages, and links to code as links to the repository."""
     body = re.sub(r'href="(\w+)\.ipynb', r'href="\1.html', body)
-    return body.replace('href="../', f'href="{launch.GITHUB}{launch.repository()}/blob/main/')
+    return body.replace('href="../', f'href="{launch.GITHUB}{launch.repository_name()}/blob/main/')

@@ -1,7 +1,7 @@
-"""The page that searches the site, which contains its own index. site.py writes it.
+"""The page that searches the site, which contains its own index. site.py writes the page.
 
-A place is a section of a notebook, a question, a word of the glossary, or another page. Folded text, such as
-an answer, is not indexed, and neither is the output of cells.
+An entry of the index is a section of a notebook, a question, a word of the glossary, or another page. Folded
+text, such as an answer, is not indexed, and neither are the outputs of cells.
 """
 
 from __future__ import annotations
@@ -17,12 +17,16 @@ from helpers.stepper.format import VIEW
 from helpers.stepper.page import Link, assemble_page, escape_for_script
 from tools import words as glossary
 
-SAID = VIEW["page"]["search"]
+UI_TEXTS = VIEW["page"]["search"]
 IMPORT = re.compile(r"^(?:from \S+ )?import .*$", re.MULTILINE)
 SCRIPT = Path(__file__).with_name("search_bundle.js")
 HEADINGS = ["h1", "h2", "h3"]
-NOT_READ = "details, script, style, noscript, svg, math, .anchor-link"
-LEFT_OUT = ("ways.html", "notebooks/words.html", "notebooks/questions.html")  # their items are indexed
+NOT_INDEXED = "details, script, style, noscript, svg, math, .anchor-link"
+PAGES_NOT_INDEXED = (
+    "ways.html",
+    "notebooks/words.html",
+    "notebooks/questions.html",
+)  # their items are indexed
 STYLE = """
 #query { box-sizing: border-box; width: 100%; max-width: 34em; padding: 9px 12px;
   border: 1px solid var(--soft); border-radius: 6px; background: var(--paper); color: var(--ink);
@@ -38,13 +42,13 @@ mark { background: none; color: inherit; font-weight: 700; }
 """
 
 
-def plain(tag: Tag) -> str:
+def element_text(tag: Tag) -> str:
     """Return the text of an element, without import statements."""
     return " ".join(IMPORT.sub("", tag.get_text()).split())
 
 
-def under_headings(name: str, soup: BeautifulSoup) -> Iterator[dict[str, str]]:
-    """Yield a notebook's places, one for each cell and heading, with the text that follows the heading.
+def notebook_sections(name: str, soup: BeautifulSoup) -> Iterator[dict[str, str]]:
+    """Yield an entry for each cell and heading of a notebook, with the text that follows the heading.
 
     The text before a cell's first heading belongs to the last heading of an earlier cell.
 
@@ -52,35 +56,35 @@ def under_headings(name: str, soup: BeautifulSoup) -> Iterator[dict[str, str]]:
         name: the file name of the notebook's page.
         soup: the page.
     """
-    title = heading = plain(soup.h1 or soup)
+    title = heading = element_text(soup.h1 or soup)
     for cell in soup.select('[id^="cell-id="]'):
         place = {"address": f"{name}#{cell['id']}", "page": title}
         text = ""
         for tag in cell.select(".rendered_html > *, .input_area pre"):
             if tag.name in HEADINGS:
                 yield {**place, "heading": heading, "text": text}
-                heading, text = plain(tag), ""
+                heading, text = element_text(tag), ""
             else:
-                text += f"{plain(tag)} "
+                text += f"{element_text(tag)} "
         yield {**place, "heading": heading, "text": text}
 
 
-def words(folder: Path) -> Iterator[dict[str, str]]:
-    """Yield each word of the glossary, with its meaning and the address of the cell that introduces it."""
-    bold = glossary.bold(folder)
-    for group in glossary.read().values():
+def glossary_entries(folder: Path) -> Iterator[dict[str, str]]:
+    """Yield an entry for each word of the glossary, with its meaning and the cell that introduces it."""
+    bold = glossary.bold_texts(folder)
+    for group in glossary.read_glossary().values():
         for word, meaning in group.items():
-            notebook, cell = next(glossary.shown_in(word, bold), ("words", ""))
+            notebook, cell = next(glossary.first_bold_cells(word, bold), ("words", ""))
             address = f"notebooks/{notebook}.html#cell-id={cell}"
-            heading = ", ".join((*glossary.forms(word), *glossary.also(word)))
+            heading = ", ".join((*glossary.bold_forms(word), *glossary.other_terms(word)))
             yield {"address": address, "heading": heading, "text": meaning}
 
 
-def places(pages: dict[str, str], questions: list[Link], folder: Path) -> list[dict[str, str]]:
-    """Return all places. The questions, with their answers, are first.
+def search_entries(pages: dict[str, str], questions: list[Link], folder: Path) -> list[dict[str, str]]:
+    """Return all entries of the index. The questions, with their answers, come first.
 
     Args:
-        pages: HTML, by file name.
+        pages: the HTML of each page, by file name.
         questions: links to the cells that answer the questions.
         folder: the folder of the notebooks.
     """
@@ -88,36 +92,38 @@ def places(pages: dict[str, str], questions: list[Link], folder: Path) -> list[d
     titles: dict[str, str] = {}
     for name, text in pages.items():
         soup = BeautifulSoup(text, "html.parser")
-        for tag in soup.select(NOT_READ):
+        for tag in soup.select(NOT_INDEXED):
             tag.decompose()
         for tag in soup.select("li, p, td, th"):
             tag.append(" · " if tag.name in ("td", "th") else " ")
-        titles[name] = plain(soup.h1 or soup.title or soup)
-        if name in LEFT_OUT or not soup.body:
+        titles[name] = element_text(soup.h1 or soup.title or soup)
+        if name in PAGES_NOT_INDEXED or not soup.body:
             continue
         if name.startswith("notebooks/"):
-            found += (place for place in under_headings(name, soup) if place["text"])
+            found += (place for place in notebook_sections(name, soup) if place["text"])
         else:
-            found.append({"address": name, "page": "", "heading": titles[name], "text": plain(soup.body)})
+            found.append(
+                {"address": name, "page": "", "heading": titles[name], "text": element_text(soup.body)}
+            )
     answered = [{"address": link.address, "heading": link.text, "text": link.note} for link in questions]
     linked = [
         {**place, "page": titles[page]}
-        for place in (*answered, *words(folder))
+        for place in (*answered, *glossary_entries(folder))
         if (page := place["address"].partition("#")[0]) in titles
     ]
     return [*linked, *found]
 
 
-def search(pages: dict[str, str], questions: list[Link], folder: Path) -> str:
-    """Return the page that searches `pages`. The arguments are those of `places`."""
-    index = [{"id": n, **place} for n, place in enumerate(places(pages, questions, folder))]
-    data = escape_for_script(json.dumps({"places": index, "said": SAID}, ensure_ascii=False))
+def search_page(pages: dict[str, str], questions: list[Link], folder: Path) -> str:
+    """Return the page that searches `pages`. The arguments are those of `search_entries`."""
+    index = [{"id": n, **place} for n, place in enumerate(search_entries(pages, questions, folder))]
+    data = escape_for_script(json.dumps({"places": index, "said": UI_TEXTS}, ensure_ascii=False))
     body = (
-        f'<h1>{SAID["title"]}</h1>\n<label for="query">{SAID["label"]}</label>\n'
+        f'<h1>{UI_TEXTS["title"]}</h1>\n<label for="query">{UI_TEXTS["label"]}</label>\n'
         '<input id="query" type="search" autofocus autocomplete="off" spellcheck="false">\n'
         f'<p id="count" role="status"></p>\n<ol id="found"></ol>\n'
-        f"<noscript><p>{SAID['no script']}</p></noscript>\n"
+        f"<noscript><p>{UI_TEXTS['no script']}</p></noscript>\n"
         f'<script type="application/json" id="places">{data}</script>\n'
         f"<script>{SCRIPT.read_text(encoding='utf-8')}</script>"
     )
-    return assemble_page(SAID["title"], body, {}, SAID["label"], STYLE)
+    return assemble_page(UI_TEXTS["title"], body, {}, UI_TEXTS["label"], STYLE)

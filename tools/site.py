@@ -1,4 +1,4 @@
-"""Build the published site: main page, ways through, gallery, notebooks, pages for teachers, worksheets.
+"""Build the published site: the main page, the gallery, notebooks, pages for teachers and worksheets.
 
     python -m tools site                # build/: everything except the notebooks
     python -m tools site --notebooks    # also build/notebooks/, and a search of the site; takes some minutes,
@@ -26,13 +26,13 @@ from helpers.stepper.page import Link, Section, build_page, file_script
 from helpers.stepper.view import View
 from helpers.trace import EngineTrace, Trace
 from tools import launch
-from tools.film_page import FILMS, LENGTH, film
-from tools.handout import TABLE_STYLE, card, phases
+from tools.film_page import FILM_SECONDS, FILMS, film_page
+from tools.handout import TABLE_STYLE, comparison_html, handout_page
 from tools.launch import DATA, ROOT
-from tools.sheets import sheets
-from tools.sizes import SHORT
-from tools.teaching import FIGURES, slides, teaching
-from tools.worksheet import worksheet
+from tools.sheets import sheet_pages
+from tools.sizes import SHORT_WAY
+from tools.teaching import DARK_FIGURE_STYLE, slides_page, teaching_page
+from tools.worksheet import worksheet_page
 
 TITLE = "Watch it decode"
 QUESTION = (
@@ -40,12 +40,12 @@ QUESTION = (
     "what is kept in between?"
 )
 PREVIEW = ROOT / "notebooks" / "pictures" / "race.png"  # shown by messengers with the page's address
-LINE = re.compile(
+NOTEBOOK_ROW = re.compile(
     r"^\| \[(?P<name>.+?)\]\((?P<path>notebooks/\S+)\.ipynb\) \| (?P<question>.+?) \| "
     r"(?P<minutes>[\d +]*?) *\|$",
     re.MULTILINE,
 )
-ASKED = re.compile(
+QUESTION_ROW = re.compile(
     r"^\| (?P<question>[^|[]+\?)(?: \(\[[^|]+\))? \| (?P<answer>[^|]+) \| "
     r"\[\w+\]\((?P<path>\w+)\.ipynb(?P<cell>[^)]*)\) \|$",
     re.MULTILINE,
@@ -65,38 +65,38 @@ PAGE = re.compile(r'(?<=<a )href="([\w/-]+\.html)')
 WAY = re.compile(r"\*\*The (?P<way>short|whole) way\*\*, (?P<time>[^:\n]+):")
 
 
-def readme() -> str:
-    """Return the README, which lists the notebooks and the ways through."""
+def readme_text() -> str:
+    """Return the text of the README, which lists the notebooks and the ways through them."""
     return (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def notebooks() -> list[Link]:
+def notebook_links() -> list[Link]:
     """Return links to the notebooks, with their minutes and questions, in the order of the README's table."""
     return [
         Link(name, f"{path}.html", f"{minutes} min · {question}" if minutes else question)
-        for name, path, question, minutes in LINE.findall(readme())
+        for name, path, question, minutes in NOTEBOOK_ROW.findall(readme_text())
     ]
 
 
-def questions() -> list[Link]:
-    """Return the questions that people ask, each with its answer and a link to the cell that shows it."""
+def question_links() -> list[Link]:
+    """Return a link for each question that people ask, with the answer, to the cell that shows it."""
     cells = nbformat.read(ROOT / "notebooks" / "questions.ipynb", as_version=4).cells
     return [
         Link(question, f"notebooks/{path}.html{cell}", answer)
-        for question, answer, path, cell in ASKED.findall("\n\n".join(cell.source for cell in cells))
+        for question, answer, path, cell in QUESTION_ROW.findall("\n\n".join(cell.source for cell in cells))
     ]
 
 
-def by_question() -> Link:
-    """Return the link to the questions."""
-    text = f"“{CATCHING}” and {len(questions()) - 1} more."
+def link_to_questions() -> Link:
+    """Return a link to the page of questions."""
+    text = f"“{CATCHING}” and {len(question_links()) - 1} more."
     return Link("By your question", "notebooks/questions.html", text)
 
 
-def ways() -> str:
-    """Return the page with the three ways through."""
-    time = dict(WAY.findall(readme()))
-    short = [link for link in notebooks() if Path(link.address).name.startswith(SHORT)]
+def ways_page() -> str:
+    """Return the page with the three ways through the notebooks."""
+    time = dict(WAY.findall(readme_text()))
+    short = [link for link in notebook_links() if Path(link.address).name.startswith(SHORT_WAY)]
     parts = [
         Section(links=[SEARCH]),
         Section(
@@ -109,20 +109,20 @@ def ways() -> str:
             f"In the order of the numbers, {time['whole']}. Each notebook runs by itself.",
             heading="The whole way",
             name="whole",
-            links=notebooks(),
+            links=notebook_links(),
         ),
         Section(
             "What people ask, each with its answer in a sentence, and the cell that shows it.",
             heading="The third way",
             name="question",
-            links=[by_question(), HOME],
+            links=[link_to_questions(), HOME],
         ),
     ]
     return build_page("Three ways through", parts, QUESTION)
 
 
-def index(diary: Trace, published: Path | None = None) -> str:
-    """Return the main page: the live view, the stepper, what-if, the time of a step, and further links.
+def main_page(diary: Trace, published: Path | None = None) -> str:
+    """Return the main page, with the live view, the stepper, what-if, the time of a step, and further links.
 
     Args:
         diary: the trace that the stepper shows.
@@ -153,7 +153,7 @@ def index(diary: Trace, published: Path | None = None) -> str:
             "All this happens in 16 places. The model has 4 layers, one on top of the other, and each layer "
             "has 4 heads, which look for different things.",
         ),
-        Stepper(lighter(diary)),
+        Stepper(round_trace(diary)),
         (
             "At “by”, head 3 of layer 1 finds the name, and the diary is signed with it.",
             "Now turn the cache off and step again. The words are the same, but for each of them every token "
@@ -193,7 +193,7 @@ def index(diary: Trace, published: Path | None = None) -> str:
             Link("The last word changed", "#words=Today,weather,is,so,warm&numbers=10,20,1,5,12&at=view3"),
         ),
     )
-    table = Section(body=phases(), heading="Prefill against decode", name="phases")
+    table = Section(body=comparison_html(), heading="Prefill against decode", name="phases")
     step = Section(
         STEP,
         StepTime(users=1),
@@ -205,19 +205,21 @@ def index(diary: Trace, published: Path | None = None) -> str:
             Link("70 billion numbers on 4 cards", f"#{SEVENTY}&at=view4"),
         ),
     )
-    time = dict(WAY.findall(readme()))
+    time = dict(WAY.findall(readme_text()))
     more = (
         Link("The short way", "ways.html", f"{time['short']}: an afternoon, and the question is answered."),
         Link("The whole way", "ways.html#whole", f"{time['whole']}, from four heads to several machines."),
-        by_question(),
+        link_to_questions(),
         SEARCH,
-        Link("Film", "film.html", f"{LENGTH:.0f} seconds without a voice."),
+        Link("Film", "film.html", f"{FILM_SECONDS:.0f} seconds without a voice."),
         Link("Words", "notebooks/words.html", "What each word means, and the cell that shows it."),
         Link("Gallery", "gallery.html", "A toy, a diary, a published model and an engine, to step through."),
         Link("Worksheet", "worksheet.html", "The walk by hand, to print."),
         Link("For teachers", "teaching.html", "Three lessons, two more worksheets, slides."),
         Link("Prefill against decode", "card.html", "Both on one card, to print."),
-        Link("Code", f"{launch.GITHUB}{launch.repository()}", "Run the notebooks yourself, in a minute."),
+        Link(
+            "Code", f"{launch.GITHUB}{launch.repository_name()}", "Run the notebooks yourself, in a minute."
+        ),
     )
     books = Section(
         "Notebooks go from four heads on paper to a PyTorch decoder that you train, cache and step through, "
@@ -226,16 +228,16 @@ def index(diary: Trace, published: Path | None = None) -> str:
         name="books",
         links=more,
     )
-    owner, site = launch.repository().split("/")
+    owner, site = launch.repository_name().split("/")
     picture = f"https://{owner}.github.io/{site}/{PREVIEW.name}"
     sections = [live, stepper, table, what_if, step, books]
     return build_page(TITLE, sections, QUESTION, picture, separate_files=True, style=TABLE_STYLE)
 
 
-def lighter(trace: Trace) -> Trace:
-    """Return a smaller trace for a page, with numbers rounded to six digits, more than are shown.
+def round_trace(trace: Trace) -> Trace:
+    """Return a smaller trace for a page, with numbers rounded to six digits, more than the page shows.
 
-    It has no shapes, because the lab computes its own.
+    The shapes of tensors are left out, because the lab computes them.
     """
     message = json.loads(trace.to_json(), parse_float=lambda digits: float(f"{float(digits):.6g}"))
     for run in message["runs"]:
@@ -244,7 +246,7 @@ def lighter(trace: Trace) -> Trace:
     return Trace.from_json(json.dumps(message))
 
 
-def six_diaries() -> EngineTrace:
+def record_six_diaries() -> EngineTrace:
     """Return the trace of an engine with 12 pages of 6 KV entries that runs six requests.
 
     Three of the requests share a prefix, and one request is preempted once.
@@ -271,8 +273,8 @@ def six_diaries() -> EngineTrace:
     return recorder.trace
 
 
-def gallery(diary: Trace) -> dict[str, str]:
-    """Return the pages of the gallery by file name: one page for each run, and one with links to them."""
+def gallery_pages(diary: Trace) -> dict[str, str]:
+    """Return the pages of the gallery by file name: one for each run, and one with links to the others."""
     published = Trace.load(DATA / "smollm2.json")
     shown: dict[str, tuple[str, View, str]] = {
         "toy": (
@@ -296,7 +298,7 @@ def gallery(diary: Trace) -> dict[str, str]:
         ),
         "pool": (
             "Six diaries, twelve pages",
-            Pool(six_diaries()),
+            Pool(record_six_diaries()),
             "An engine goes on with six diaries at once, on a pool of 12 pages of 6 KV entries each. A, C "
             "and E begin alike and share pages. Where no page is free, the youngest is preempted, and comes "
             "again.",
@@ -317,7 +319,7 @@ def gallery(diary: Trace) -> dict[str, str]:
     return {**pages, "gallery.html": build_page("Gallery", [Section(text, links=[*links, HOME])])}
 
 
-def museum() -> str:
+def museum_page() -> str:
     """Return the page with the stored poster of notebook 22 and links to the bug reports."""
     from helpers.museum import EXHIBITS  # with PyTorch: takes a second
 
@@ -336,31 +338,35 @@ def museum() -> str:
     shown = f'<div class="jp-OutputArea-child">{poster}</div>'  # as a notebook's page shows it
     sections = [Section(message, body=shown), Section(links=threads, heading="Reported in", name="threads")]
     sections.append(Section(links=[book_link, Link("Gallery", "gallery.html")]))
-    dark = f"@media (prefers-color-scheme: dark) {{ {FIGURES} }}"
+    dark = f"@media (prefers-color-scheme: dark) {{ {DARK_FIGURE_STYLE} }}"
     return build_page("Fingerprints", sections, message, style=dark)
 
 
-def plain(published: Path | None = None) -> dict[str, str]:
-    """Return all pages except the notebooks and the search, by file name."""
+def static_pages(published: Path | None = None) -> dict[str, str]:
+    """Return all pages except the notebooks and the search page, by file name."""
     diary = load_diary()
-    pages = {"index.html": index(diary, published), "ways.html": ways(), **gallery(diary)}
-    pages |= {"worksheet.html": worksheet(), "worksheet-answers.html": worksheet(True), "card.html": card()}
-    pages |= {"museum.html": museum(), "film.html": film()}
-    return pages | {"teaching.html": teaching(), "slides.html": slides(), **sheets()}
+    pages = {"index.html": main_page(diary, published), "ways.html": ways_page(), **gallery_pages(diary)}
+    pages |= {
+        "worksheet.html": worksheet_page(),
+        "worksheet-answers.html": worksheet_page(True),
+        "card.html": handout_page(),
+    }
+    pages |= {"museum.html": museum_page(), "film.html": film_page()}
+    return pages | {"teaching.html": teaching_page(), "slides.html": slides_page(), **sheet_pages()}
 
 
-def on_the_site(pages: Mapping[str, str]) -> dict[str, str]:
-    """Return the pages, with links to pages that are not among them leading to the published site."""
+def link_missing_pages(pages: Mapping[str, str]) -> dict[str, str]:
+    """Make links to pages that are missing in `pages` lead to the published site, and return the pages."""
 
     def there(link: re.Match[str]) -> str:
-        return link[0] if link[1] in pages else f'href="{launch.page()}{link[1]}'
+        return link[0] if link[1] in pages else f'href="{launch.site_url()}{link[1]}'
 
     return {name: PAGE.sub(there, text) for name, text in pages.items()}
 
 
 def main() -> None:
     """Write the files, and print their paths."""
-    parser = launch.parser(__doc__)
+    parser = launch.argument_parser(__doc__)
     parser.add_argument("--notebooks", action="store_true", help="the notebooks too")
     parser.add_argument("--model", action="store_true", help="a published model beside the page")
     wanted, published = parser.parse_args(), None
@@ -368,17 +374,17 @@ def main() -> None:
         from helpers.model.published import find_gguf  # with PyTorch: takes a second
 
         published = find_gguf()
-    pages = plain(published)
+    pages = static_pages(published)
     (ROOT / "build" / "notebooks").mkdir(parents=True, exist_ok=True)
     if wanted.notebooks:
-        from tools.render import render
-        from tools.search import search  # takes a second to import, and so does:
+        from tools.render import render_notebook
+        from tools.search import search_page  # takes a second to import, and so does:
 
         for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
-            pages[f"notebooks/{path.stem}.html"] = render(path)
-        pages["search.html"] = search(pages, questions(), ROOT / "notebooks")
+            pages[f"notebooks/{path.stem}.html"] = render_notebook(path)
+        pages["search.html"] = search_page(pages, question_links(), ROOT / "notebooks")
     else:
-        pages = on_the_site(pages)
+        pages = link_missing_pages(pages)
     for file in filter(None, (PREVIEW, *FILMS, published)):
         shutil.copy(file, ROOT / "build")
     name, text = file_script(Live.file)

@@ -30,8 +30,8 @@ from typing import NamedTuple
 import nbformat
 from nbformat import NotebookNode
 
-from tools.launch import ROOT, parser
-from tools.notebooks import pick
+from tools.launch import ROOT, argument_parser
+from tools.notebooks import notebook_paths
 
 LIMITS = {
     "longest": 25,
@@ -48,9 +48,10 @@ TABLE = re.compile(r"(?:^\|.*\n?)+", re.MULTILINE)
 PREDICT = re.compile(r"(?:\*\*|<b>)Predict\b")
 PICTURES = {"image/png", "image/svg+xml", "application/vnd.jupyter.widget-view+json"}
 README = ROOT / "README.md"
-SHORT = ("00", "01", "02", "03", "04", "09")  # the short way
-MAP = re.compile(r"^\| notebook \| the question \| minutes \|\n(?:\|.*\|\n)+", re.M)  # also of 00's contents
-MAPPED = re.compile(
+SHORT_WAY = ("00", "01", "02", "03", "04", "09")  # the short way
+# The table of notebooks in the README, which is also in notebook 00.
+README_TABLE = re.compile(r"^\| notebook \| the question \| minutes \|\n(?:\|.*\|\n)+", re.M)
+README_ROW = re.compile(
     r"^(?P<line>\| \[[^]]+\]\((?:notebooks/)?(?P<name>\w+)\.ipynb\) \| [^|]+ \| )[\d +]*\|$", re.M
 )
 # In the line with the badges in a first cell.
@@ -61,18 +62,25 @@ HEADER = re.compile(
 )
 
 
-def limits(name: str) -> dict[str, int]:
-    """Return the limits of the notebook called `name`, by the name of the size.
+def limits_of_notebook(name: str) -> dict[str, int]:
+    """Return the limits for the notebook called `name`, by the name of the size.
 
-    A notebook of the short way has at most one exercise.
+    In the short way, a notebook may have only one exercise.
     """
     if name.startswith(EXEMPT):
         return {"paired": LIMITS["paired"]}
-    return {**LIMITS, "exercises": 1} if name.startswith(SHORT) else LIMITS
+    return {**LIMITS, "exercises": 1} if name.startswith(SHORT_WAY) else LIMITS
+
+
+class Minutes(NamedTuple):
+    """The minutes for reading a notebook, and those for its exercises."""
+
+    reading: int
+    exercises: int
 
 
 class Sizes(NamedTuple):
-    """The sizes of a notebook. See the module's docstring."""
+    """The sizes of a notebook; see the docstring of this module."""
 
     words: int = 0
     lines: int = 0
@@ -83,16 +91,16 @@ class Sizes(NamedTuple):
     paired: int = 0
 
     @property
-    def minutes(self) -> tuple[int, int]:
-        """The minutes for reading and the minutes for the exercises, each rounded to a multiple of five.
+    def minutes(self) -> Minutes:
+        """The minutes for the notebook, rounded to multiples of five.
 
-        Fitted to the times of 25 readers for 25 notebooks, with a mean error of 7 minutes.
+        The formula was fitted to the times of 25 readers for 25 notebooks, with a mean error of 7 minutes.
         """
         exact = 1.6 * (self.words / 180 + self.lines * 4 / 60 + self.shown), 12 * self.exercises
         reading, exercises = (5 * round(minutes / 5) for minutes in exact)
-        return max(5, reading), exercises
+        return Minutes(max(5, reading), exercises)
 
-    def over(self, limits: dict[str, int] = LIMITS) -> Iterator[str]:
+    def exceeded(self, limits: dict[str, int] = LIMITS) -> Iterator[str]:
         """Yield a sentence for each limit that is exceeded."""
         for name, limit in limits.items():
             if (n := getattr(self, name)) > limit:
@@ -100,12 +108,12 @@ class Sizes(NamedTuple):
 
 
 def is_exercise(cell: NotebookNode) -> bool:
-    """Return whether the cell is an exercise."""
+    """Return whether a cell is an exercise, by its tags."""
     return any(tag.startswith("exercise-") for tag in cell.metadata.get("tags", []))
 
 
 def count_words(markdown: str) -> int:
-    """Return how many words of a Markdown text are read. A formula counts as one word.
+    """Count the words of a Markdown text that a reader reads. A formula counts as one word.
 
     >>> count_words("**Two** [words](x.ipynb), $a + b$ | 3 · <br>")
     4
@@ -115,7 +123,7 @@ def count_words(markdown: str) -> int:
     return sum(any(letter.isalnum() for letter in word) for word in text.split())
 
 
-def sentences(cell: NotebookNode) -> Iterator[str]:
+def output_sentences(cell: NotebookNode) -> Iterator[str]:
     """Yield the sentences in a cell's outputs: printed lines of at least six words, and HTML paragraphs."""
     for output in cell.get("outputs", []):
         for line in output.get("text", "").splitlines():
@@ -124,83 +132,87 @@ def sentences(cell: NotebookNode) -> Iterator[str]:
         yield from re.findall(r"<p\b[^>]*>(.*?)</p>", str(output.get("data", {}).get("text/html", "")))
 
 
-def lines(code: str) -> list[str]:
+def nonblank_lines(code: str) -> list[str]:
     """Return the lines of code that are not blank."""
     return [line for line in code.splitlines() if line.strip()]
 
 
 @cache
-def helpers() -> str:
-    """Return the source of the package `helpers`."""
+def helpers_source() -> str:
+    """Return the source code of the whole package `helpers`."""
     return "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "helpers").rglob("*.py"))
 
 
-def is_taught(code: str) -> bool:
-    """Return whether the cell consists of one class or function that `helpers` has, too."""
+def is_in_helpers(code: str) -> bool:
+    """Return whether a cell consists of one class or function that is also defined in `helpers`."""
     begins = re.match(r"(?:class|def) \w+", code)
-    return bool(begins and len(ast.parse(code).body) == 1 and re.search(rf"\b{begins[0]}\b", helpers()))
+    return bool(
+        begins and len(ast.parse(code).body) == 1 and re.search(rf"\b{begins[0]}\b", helpers_source())
+    )
 
 
 def has_picture(cell: NotebookNode) -> bool:
-    """Return whether the cell shows a picture or a view."""
+    """Return whether a cell shows a picture or a view."""
     return any(PICTURES & set(output.get("data", {})) for output in cell.get("outputs", []))
 
 
-def long_tables(cell: NotebookNode) -> int:
-    """Return the number of tables with more than four rows, headers not counted, that the cell shows.
+def count_long_tables(cell: NotebookNode) -> int:
+    """Count the tables of a cell that have more than four rows, without their headers.
 
     A code cell that also shows a picture or a view counts as 0.
     """
     if cell.cell_type == "markdown":
-        n_rows = [len(lines(table)) - 2 for table in TABLE.findall(cell.source)]
+        n_rows = [len(nonblank_lines(table)) - 2 for table in TABLE.findall(cell.source)]
     else:
         shown = [str(output.get("data", {}).get("text/html", "")) for output in cell.outputs]
         n_rows = [] if has_picture(cell) else [html.count("<tr") - 1 for html in shown]
     return sum(n > ROWS_OF_SHORT_TABLE for n in n_rows)
 
 
-def sizes(book: NotebookNode) -> Sizes:
-    """Return the sizes of a notebook."""
+def measure_notebook(book: NotebookNode) -> Sizes:
+    """Measure a notebook."""
     text = [c for c in book.cells if c.cell_type == "markdown"]
     read = [HEADER.sub(r"\g<needed>", c.source) for c in text]
     cells = [c for c in book.cells if c.cell_type == "code"]
     code = [c for c in cells if not c.metadata.get("jupyter", {})]
-    shown = [sentence for c in cells for sentence in sentences(c)]
-    fenced = [line for c in text for block in FENCED.findall(c.source) for line in lines(block)[1:-1]]
+    shown = [sentence for c in cells for sentence in output_sentences(c)]
+    fenced = [
+        line for c in text for block in FENCED.findall(c.source) for line in nonblank_lines(block)[1:-1]
+    ]
     parts = [
-        "table" * long_tables(c)
+        "table" * count_long_tables(c)
         or "other" * (has_picture(c) or is_exercise(c) or bool(PREDICT.search(c.source)))
         for c in book.cells
     ]
     return Sizes(
         words=sum(map(count_words, [*read, *shown])),
-        lines=sum(len(lines(c.source)) for c in code) + len(fenced),
-        longest=max((len(lines(c.source)) for c in code if not is_taught(c.source)), default=0),
+        lines=sum(len(nonblank_lines(c.source)) for c in code) + len(fenced),
+        longest=max((len(nonblank_lines(c.source)) for c in code if not is_in_helpers(c.source)), default=0),
         exercises=sum(is_exercise(c) for c in book.cells),
-        tables=sum(long_tables(c) for c in book.cells),
+        tables=sum(count_long_tables(c) for c in book.cells),
         paired="".join(parts).count("tabletable"),
         shown=sum(has_picture(c) for c in code) + sum(len(PREDICT.findall(c.source)) for c in text),
     )
 
 
-def with_minutes(first: str, measured: Sizes) -> str:
-    """Return the text of a notebook's first cell, with the notebook's minutes before the badges."""
-    reading, exercises = measured.minutes
-    plural = "s" * (measured.exercises > 1)
+def with_minutes(first_cell: str, sizes: Sizes) -> str:
+    """Write a notebook's minutes before the badges in the text of its first cell, and return the text."""
+    reading, exercises = sizes.minutes
+    plural = "s" * (sizes.exercises > 1)
     times = f"{reading} minutes\\g<more>" + f", and {exercises} for the exercise{plural}" * bool(exercises)
-    return HEADER.sub(lambda header: header.expand(rf"\g<needed> · {times}\g<badges>"), first, count=1)
+    return HEADER.sub(lambda header: header.expand(rf"\g<needed> · {times}\g<badges>"), first_cell, count=1)
 
 
-def with_all_minutes(text: str, minutes: dict[str, tuple[int, int]]) -> str:
-    """Return a text with current minutes in its table of notebooks, and their sums after its ways.
+def with_all_minutes(text: str, minutes: dict[str, Minutes]) -> str:
+    """Write current minutes into the table of notebooks in a text, and their sums after its ways.
 
     Args:
-        text: that of the README or of a cell.
-        minutes: the minutes for reading and for the exercises, by notebook.
+        text: the text of the README or of a cell.
+        minutes: the minutes of each notebook, by its name.
     """
     numbered = {name: pair for name, pair in minutes.items() if name[:2].isdigit()}
-    text = MAPPED.sub(lambda row: f"{row['line']}{in_map(minutes.get(row['name'], ()))} |", text)
-    for way, starts, unit, size in (("short", SHORT, "minutes", 1), ("whole", "", "hours", 60)):
+    text = README_ROW.sub(lambda row: f"{row['line']}{format_minutes(minutes.get(row['name'], ()))} |", text)
+    for way, starts, unit, size in (("short", SHORT_WAY, "minutes", 1), ("whole", "", "hours", 60)):
         pairs = [pair for name, pair in numbered.items() if name.startswith(starts)]
         reading, total = round(sum(a for a, _ in pairs) / size), round(sum(map(sum, pairs)) / size)
         times = rf"\g<1>{reading} {unit}, {total} with the exercises"
@@ -208,39 +220,47 @@ def with_all_minutes(text: str, minutes: dict[str, tuple[int, int]]) -> str:
     return text
 
 
-def in_map(minutes: Iterable[int]) -> str:
+def format_minutes(minutes: Iterable[int]) -> str:
     """Format minutes as in the README's table: "35", or "35 + 10" with exercises."""
     return " + ".join(str(n) for n in minutes if n)
 
 
-def rewritten() -> dict[Path, str]:
-    """Return the README and the notebooks with current minutes, by path.
+def texts_with_current_minutes() -> dict[Path, str]:
+    """Return the texts of the README and of the notebooks with current minutes, by path.
 
-    Notebook 00 also gets the README's table.
+    Notebook 00 also gets the table of the README.
     """
-    books = {path: nbformat.read(path, as_version=4) for path in pick([]) if path.stem not in LOOKED_UP}
-    minutes = {path.stem: sizes(book).minutes for path, book in books.items()}
+    books = {
+        path: nbformat.read(path, as_version=4) for path in notebook_paths([]) if path.stem not in LOOKED_UP
+    }
+    minutes = {path.stem: measure_notebook(book).minutes for path, book in books.items()}
     readme = with_all_minutes(README.read_text(encoding="utf-8"), minutes)
-    (table,) = MAP.findall(readme.replace("](notebooks/", "]("))
+    (table,) = README_TABLE.findall(readme.replace("](notebooks/", "]("))
     for book in books.values():
         for cell in book.cells:
             if "**The short way**" in cell.source:
-                cell.source = with_all_minutes(MAP.sub(lambda _: table, cell.source), minutes)
-        book.cells[0].source = with_minutes(book.cells[0].source, sizes(book))
+                cell.source = with_all_minutes(README_TABLE.sub(lambda _: table, cell.source), minutes)
+        book.cells[0].source = with_minutes(book.cells[0].source, measure_notebook(book))
     return {README: readme} | {path: nbformat.writes(book) + "\n" for path, book in books.items()}
 
 
 def main() -> None:
     """Print the table. With --write, write the minutes."""
-    arguments = parser(__doc__)
+    arguments = argument_parser(__doc__)
     arguments.add_argument("names", nargs="*", help="beginnings of file names (default: all)")
     arguments.add_argument("--write", action="store_true", help="write the minutes wherever they appear")
     options = arguments.parse_args()
     names = Sizes._fields
     print(" ".join(f"{name:>9}" for name in names))
-    for path in (path for path in pick(options.names) if path.stem not in LOOKED_UP):
-        measured = sizes(nbformat.read(path, as_version=4))
+    for path in (path for path in notebook_paths(options.names) if path.stem not in LOOKED_UP):
+        measured = measure_notebook(nbformat.read(path, as_version=4))
         row = " ".join(f"{getattr(measured, name):>9,}" for name in names)
-        print(row, in_map(measured.minutes), path.stem, "|", "; ".join(measured.over(limits(path.stem))))
-    for path, text in rewritten().items() if options.write else ():
+        print(
+            row,
+            format_minutes(measured.minutes),
+            path.stem,
+            "|",
+            "; ".join(measured.exceeded(limits_of_notebook(path.stem))),
+        )
+    for path, text in texts_with_current_minutes().items() if options.write else ():
         path.write_text(text, encoding="utf-8", newline="\n")

@@ -1,11 +1,11 @@
-"""Write the repository's address and the version everywhere they are used.
+"""Write the repository's address and the version wherever they are used.
 
     python -m tools stamp OWNER/NAME        # change the address
     python -m tools stamp                   # after a change in pyproject.toml, such as that of the version
     python -m tools stamp --check           # change nothing; list the files that are not current, and fail
 
-They are defined only in pyproject.toml. From there they are copied to the README, CITATION.cff, and the
-badges and first code cells of the notebooks.
+Both are defined only in pyproject.toml, and are copied to the README, CITATION.cff, and the badges and first
+code cells of the notebooks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,16 @@ from pathlib import Path
 import nbformat
 
 from tools.check import code_cells
-from tools.launch import ROOT, about, badges, bootstrap, page, parser, readme_badges, repository
+from tools.launch import (
+    ROOT,
+    argument_parser,
+    bootstrap_source,
+    launch_links,
+    project_table,
+    readme_badges,
+    repository_name,
+    site_url,
+)
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9_.-]+")
 STAMPED = ["pyproject.toml", "*.md", "CITATION.cff", ".github/**/*.md", "notebooks/*.ipynb"]
@@ -33,53 +42,53 @@ def stamped_files(root: Path) -> Iterator[Path]:
         yield from sorted(root.glob(pattern))
 
 
-def current(path: Path, text: str, root: Path) -> str:
-    """Return the text of a file with current badges, first cell and version."""
+def with_current_stamps(path: Path, text: str, root: Path) -> str:
+    """Update the badges, the first cell and the version in the text of a file, and return the text."""
     if path.suffix == ".ipynb":
         book = nbformat.reads(text, as_version=4)
         for first in code_cells(book)[:1]:
-            first.source = bootstrap(root)
-        links = badges(f"notebooks/{path.name}", root)
+            first.source = bootstrap_source(root)
+        links = launch_links(f"notebooks/{path.name}", root)
         for cell in book.cells:
             cell.source = BADGES.sub(links, cell.source)
         return nbformat.writes(book) + "\n"
     if path.suffix == ".cff":
-        return CITED.sub(f"version: {about(root)['version']}", text)
+        return CITED.sub(f"version: {project_table(root)['version']}", text)
     return README_BADGES.sub(readme_badges(root), text)
 
 
-def stamp(new: str, root: Path = ROOT) -> list[Path]:
-    """Write `new` as the repository's address everywhere, and return the files that changed."""
-    old_page = page(root)
-    old = re.compile(rf"(?<![\w-]){re.escape(repository(root))}(?![\w-])")
-    owner, name = new.split("/")
+def write_stamps(repository: str, root: Path = ROOT) -> list[Path]:
+    """Write `repository`, such as "OWNER/NAME", and the version into all files. Return the changed files."""
+    old_page = site_url(root)
+    old = re.compile(rf"(?<![\w-]){re.escape(repository_name(root))}(?![\w-])")
+    owner, name = repository.split("/")
     changed = []
     for path in stamped_files(root):
         before = path.read_text(encoding="utf-8")
-        after = old.sub(new, before).replace(old_page, f"https://{owner}.github.io/{name}/")
-        after = current(path, after, root)
+        after = old.sub(repository, before).replace(old_page, f"https://{owner}.github.io/{name}/")
+        after = with_current_stamps(path, after, root)
         if after != before:
             path.write_text(after, encoding="utf-8", newline="\n")
             changed.append(path)
     return changed
 
 
-def stale(root: Path = ROOT) -> Iterator[str]:
+def stale_files(root: Path = ROOT) -> Iterator[str]:
     """Yield a sentence for each file whose badges, first cell or version are not current."""
     for path in stamped_files(root):
-        if current(path, text := path.read_text(encoding="utf-8"), root) != text:
+        if with_current_stamps(path, text := path.read_text(encoding="utf-8"), root) != text:
             yield f"{path.relative_to(root)}: not what `python -m tools stamp` writes"
 
 
 def main() -> None:
-    arguments = parser(__doc__)
+    arguments = argument_parser(__doc__)
     mode = arguments.add_mutually_exclusive_group()
-    mode.add_argument("repository", nargs="?", default=repository(), help="OWNER/NAME on GitHub")
+    mode.add_argument("repository", nargs="?", default=repository_name(), help="OWNER/NAME on GitHub")
     mode.add_argument("--check", action="store_true", help="change nothing; fail if something is stale")
     options = arguments.parse_args()
     if not NAME.fullmatch(options.repository):
         arguments.error(f"got {options.repository!r}; expected OWNER/NAME, such as octocat/watch-it-decode")
-    for path in [] if options.check else stamp(options.repository):
+    for path in [] if options.check else write_stamps(options.repository):
         print(f"stamped {path.relative_to(ROOT)}")
-    if messages := list(stale()):
+    if messages := list(stale_files()):
         sys.exit("\n".join(messages))

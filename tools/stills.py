@@ -1,4 +1,4 @@
-"""Take the stills of the live views in a notebook, with Chromium: a picture of each, and its sentences."""
+"""Take stills of the live views in a notebook with Chromium. A still is a picture and its sentences."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nbformat import NotebookNode
 from PIL import Image
@@ -20,7 +20,7 @@ from helpers.stepper import Live, script
 from helpers.stepper.page import escape_for_script
 from helpers.stepper.still import FOLDER, Still, still_name
 from tools.chromium import find_chromium
-from tools.pictures import chromium
+from tools.pictures import running_chromium
 
 WIDTH = 424  # CSS px: in the 360 that a phone leaves for a picture, the smallest letters are still 11 high
 SHARPNESS, GAP = 2, 8
@@ -38,7 +38,7 @@ body { margin: 0; padding: 0; max-width: none; background: none; }
 .wid-below > :not(.wid-nextbox), .more .wid-legend { display: none !important; }
 """
 # The sentences, as text; what else is in sight, a line for each block; of what is pressed, what it is set to.
-TOLD = """(view) => {
+READ_TEXT = """(view) => {
   const plain = (text) => text.replace(/[\\u2066-\\u2069\\u200b]/g, "").replace(/\\s+/g, " ").trim();
   const all = (selector) => [...view.querySelectorAll(selector)].map((one) => plain(one.textContent));
   const read = (node) => {
@@ -61,44 +61,57 @@ TOLD = """(view) => {
 }"""
 
 
-def views(book: NotebookNode) -> Iterator[tuple[str, dict[str, Any], bytes]]:
-    """Yield the data, the options and the file of each view in a notebook.
+class ViewInputs(NamedTuple):
+    """What a view gets from Python: its data as JSON, its options, and the content of a file, or b""."""
+
+    data: str
+    options: dict[str, Any]
+    file: bytes
+
+
+def view_inputs(book: NotebookNode) -> Iterator[ViewInputs]:
+    """Yield the inputs of each view in a notebook.
 
     The notebook must have just been run with `keep_widgets`.
     """
     kept = book.metadata.get("widgets", {}).get(STATE, {}).get("state", {})
     for one in kept.values():
         if "view" in (options := one["state"].get("options", {})):
-            yield one["state"]["data"], options, file_of(options)
+            yield ViewInputs(one["state"]["data"], options, view_file(options))
 
 
-def refresh(book: NotebookNode, anew: bool) -> bool:
-    """Take the stills of a notebook's views that have none, or whose sentences have changed.
+def take_stills(book: NotebookNode, retake_all: bool) -> bool:
+    """Take stills of a notebook's views that have no still, or whose sentences have changed.
 
     Args:
-        anew: whether to take the stills of all views, as after a change of their look.
+        book: the notebook.
+        retake_all: whether to take stills of all views, as after a change of their look.
 
     Returns:
         Whether any still was taken.
 
     Raises:
-        FileNotFoundError: a view has no still, and there is no Chromium to take it with.
+        FileNotFoundError: a view has no still, and there is no Chromium to take one.
     """
-    shown = {still_name(*one): one for one in views(book)}
+    shown = {still_name(*one): one for one in view_inputs(book)}
     kept = {name: Still.load(name) for name in shown}
     if not find_chromium():
         if None in kept.values():
             raise FileNotFoundError("a view has no picture yet, and there is no Chromium to take one")
         return False
     taken = False
-    with chromium() as browser:
+    with running_chromium() as browser:
         for name, (data, options, _) in shown.items():
             old = kept[name]
-            if anew or not old or take(browser, data, options, pictured=False).words != old.words:
-                new = take(browser, data, options)
+            if (
+                retake_all
+                or not old
+                or take_still(browser, data, options, with_picture=False).words != old.words
+            ):
+                new = take_still(browser, data, options)
                 for path in FOLDER.glob("*.png"):  # the same under the name that its data had before
                     if path.read_bytes() == new.png:
-                        remove(path)
+                        remove_still(path)
                 new.save(name)
                 taken = True
             elif (data, options) != (old.data, old.options):  # unchosen models or cards have changed
@@ -106,31 +119,31 @@ def refresh(book: NotebookNode, anew: bool) -> bool:
     return taken
 
 
-def remove_unused(books: Iterable[NotebookNode]) -> None:
-    """Remove the stills that appear in none of the notebooks."""
+def remove_unused_stills(books: Iterable[NotebookNode]) -> None:
+    """Remove all stills that do not appear in the notebooks."""
     outputs = [out for book in books for cell in book.cells for out in cell.get("outputs", [])]
     shown = {
         base64.b64decode(out["data"]["image/png"]) for out in outputs if "image/png" in out.get("data", {})
     }
     for path in FOLDER.glob("*.png"):
         if path.read_bytes() not in shown:
-            remove(path)
+            remove_still(path)
 
 
-def remove(png: Path) -> None:
-    """Remove a still, given the path of its PNG."""
+def remove_still(png: Path) -> None:
+    """Remove the two files of a still. `png` is the path of its picture."""
     png.unlink()
     png.with_suffix(".json").unlink()
 
 
-def file_of(options: dict[str, Any]) -> bytes:
-    """Return the content of the file that a view runs, such as a model's weights; empty if it runs none."""
+def view_file(options: dict[str, Any]) -> bytes:
+    """Return the content of the file that a view runs, such as a model's weights, or b""."""
     return Live.file.read_bytes() if "file" in options else b""
 
 
-def opened(browser: Browser, folder: Path, data: str, options: dict[str, Any]) -> Page:
+def open_view(browser: Browser, folder: Path, data: str, options: dict[str, Any]) -> Page:
     """Open a view on a page of its own, in the light theme, without motion and as wide as a picture."""
-    path, file = folder / "page.html", base64.b64encode(file_of(options)).decode()
+    path, file = folder / "page.html", base64.b64encode(view_file(options)).decode()
     bytes_of = f'Uint8Array.from(atob("{file}"), (one) => one.charCodeAt(0)).buffer'
     mount = f"mountView(document.body, {data}, {json.dumps(options)}, async () => {bytes_of})"
     code = f"{script.bundle()}\nconst view = {{ ...{escape_for_script(mount)} }};"
@@ -146,15 +159,17 @@ def opened(browser: Browser, folder: Path, data: str, options: dict[str, Any]) -
     return found
 
 
-def take(browser: Browser, data: str, options: dict[str, Any], pictured: bool = True) -> Still:
-    """Return the still of a view.
+def take_still(browser: Browser, data: str, options: dict[str, Any], with_picture: bool = True) -> Still:
+    """Take the still of a view.
 
     Args:
-        pictured: whether the still has a picture, which takes most of the time.
+        browser: the browser.
+        data, options: the inputs of the view.
+        with_picture: whether to take the picture, too, which takes most of the time.
     """
     with (
         tempfile.TemporaryDirectory() as folder,
-        closing(opened(browser, Path(folder), data, options)) as page,
+        closing(open_view(browser, Path(folder), data, options)) as page,
     ):
         view = page.locator(".wid-view")
         mounted = page.evaluate_handle("view")
@@ -163,17 +178,19 @@ def take(browser: Browser, data: str, options: dict[str, Any], pictured: bool = 
             mounted.evaluate("(view, values) => view.goTo(values)", values)
             page.evaluate("(more) => document.body.classList.toggle('more', more)", values != moments[-1])
             page.locator(READY.get(options["view"], ".wid-view")).wait_for(state="attached")
-            told = view.evaluate(TOLD)
+            told = view.evaluate(READ_TEXT)
             words += told["words"]
             seen += told["seen"]
-            if pictured:
+            if with_picture:
                 page.evaluate("document.activeElement.blur()")
                 images.append(Image.open(io.BytesIO(view.screenshot(omit_background=True))))
-        return Still(data, options, told["alt"], WIDTH, words, seen, stacked(images) if pictured else b"")
+        return Still(
+            data, options, told["alt"], WIDTH, words, seen, stack_images(images) if with_picture else b""
+        )
 
 
-def stacked(images: list[Image.Image]) -> bytes:
-    """Return pictures one below the other as a PNG with a palette."""
+def stack_images(images: list[Image.Image]) -> bytes:
+    """Put pictures one below the other, and return the result as a PNG with a palette."""
     gap, png = GAP * SHARPNESS, io.BytesIO()
     sheet = Image.new("RGBA", (images[0].width, sum(image.height + gap for image in images) - gap))
     y = 0

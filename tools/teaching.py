@@ -1,6 +1,6 @@
-"""The page for teachers and the slides, which are both made from TEACHING.md. site.py writes them.
+"""The page for teachers and the slides, both made from TEACHING.md. site.py writes them.
 
-Each slide is a row of a table in that file: a cell with a stored picture, and a sentence.
+A slide is made from a row of a table in TEACHING.md: a link to a cell with a stored picture, and a sentence.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from helpers.drawing.svg import PALETTE
 from helpers.stepper.page import assemble_page
 from tools import launch
 
-TEXT = launch.ROOT / "TEACHING.md"
+TEACHING_FILE = launch.ROOT / "TEACHING.md"
 LINK = re.compile(r"\[(?P<text>[^]]+)\]\((?P<path>notebooks/\w+\.ipynb)#cell-id=(?P<id>[\w-]+)\)")
 SLIDE = re.compile(rf"^\| {LINK.pattern} \| (?P<sentence>.+) \|$", re.MULTILINE)
-THEMES = [
+THEME_VARIABLES = [
     "".join(f"--wid-{name.replace(' ', '-')}:{both[n]};" for name, both in PALETTE.items()) for n in (0, 1)
 ]
-FIGURES = f"body .wid-figure {{ {THEMES[1]} }}"  # in the dark theme
+DARK_FIGURE_STYLE = f"body .wid-figure {{ {THEME_VARIABLES[1]} }}"  # in the dark theme
 STYLE = """
 body > :is(p, ul, ol, pre, h2, table) { margin: 12px 0; }
 body > h2 { margin-top: 56px; font-size: 26px; }
@@ -68,13 +68,13 @@ addEventListener("keydown", (event) => {
 </script>"""
 
 
-def text() -> str:
+def teaching_text() -> str:
     """Return the Markdown of TEACHING.md."""
-    return TEXT.read_text(encoding="utf-8")
+    return TEACHING_FILE.read_text(encoding="utf-8")
 
 
-def cell_of(link: re.Match[str]) -> NotebookNode:
-    """Return the cell that a link leads to.
+def linked_cell(link: re.Match[str]) -> NotebookNode:
+    """Return the cell to which a link leads. `link` is a match of LINK or SLIDE.
 
     Raises:
         ValueError: the notebook has no such cell.
@@ -86,8 +86,8 @@ def cell_of(link: re.Match[str]) -> NotebookNode:
     raise ValueError(f"TEACHING.md: {link['path']} has no cell {link['id']}")
 
 
-def picture(cell: NotebookNode) -> str:
-    """Return a cell's stored picture as HTML, with its text alternative: its SVG, or else its PNG.
+def stored_picture(cell: NotebookNode) -> str:
+    """Return a cell's stored picture, as SVG or else as PNG, and its text alternative as HTML.
 
     Raises:
         ValueError: the cell has no picture.
@@ -104,24 +104,24 @@ def picture(cell: NotebookNode) -> str:
     raise ValueError(f"cell {cell.id} has no picture")
 
 
-def slides() -> str:
+def slides_page() -> str:
     """Return the slides as one page. Keys or scrolling change the slide. Each slide prints on one sheet."""
-    found = list(SLIDE.finditer(text()))
+    found = list(SLIDE.finditer(teaching_text()))
     parts = []
     for n, one in enumerate(found, 1):
         sentence = re.sub(r"\*(.+?)\*", r"<em>\1</em>", escape(one["sentence"]))
         address = f"{one['path'].replace('.ipynb', '.html')}#cell-id={one['id']}"
         label = f'<a href="{address}">notebook {one["text"]} · {n} of {len(found)}</a>'
-        shown = picture(cell_of(one))
+        shown = stored_picture(linked_cell(one))
         parts.append(f'<div class="slide"><figure>{shown}</figure><p>{sentence}</p>{label}</div>')
-    light, dark = THEMES
+    light, dark = THEME_VARIABLES
     style = f":root{{{light}}}@media (prefers-color-scheme: dark){{:root{{{dark}}}}}{SLIDES_STYLE}"
     return assemble_page("Slides", "\n".join(parts) + KEYS, {}, style=style)
 
 
-def teaching() -> str:
+def teaching_page() -> str:
     """Return the page for teachers. Its links to pages and notebooks stay on the site."""
-    body = markdown2html(text().replace(launch.page(), ""))
+    body = markdown2html(teaching_text().replace(launch.site_url(), ""))
     body = re.sub(r'href="(notebooks/\w+)\.ipynb', r'href="\1.html', body).replace(
         'href=""', 'href="index.html"'
     )

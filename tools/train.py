@@ -29,11 +29,11 @@ STEPS = 2400
 DIARIES = 200  # for the report
 
 
-def report(model: Transformer, tokenizer: Tokenizer) -> None:
+def print_report(model: Transformer, tokenizer: Tokenizer) -> None:
     """Print the next words of two prompts, and the share of held-out diaries that are signed correctly.
 
-    There are two sets of diaries: those with any gap between the name and the signature, and those with a
-    long one.
+    There are two sets of diaries: one with any gap between the name and the signature, and one with a long
+    gap.
     """
     for prompt in ("Today weather is so", "The soup is so"):
         words = evaluate.next_words(model, tokenizer, prompt)
@@ -52,7 +52,7 @@ def report(model: Transformer, tokenizer: Tokenizer) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Train the model, print the report, and save the files."""
-    parser = launch.parser(__doc__)
+    parser = launch.argument_parser(__doc__)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--variant", choices=shipped.VARIANTS, default="gqa")
@@ -71,9 +71,9 @@ def main(arguments: list[str] | None = None) -> None:
     losses = train(model, batches(tokenizer, options.seed), options.steps)
     last = sum(losses[-100:]) / len(losses[-100:])
     print(f"{options.steps} steps in {time.perf_counter() - start:.0f} s, loss {losses[0]:.2f} → {last:.3f}")
-    report(model, tokenizer)
+    print_report(model, tokenizer)
     save(model, folder)
     if options.variant == "gqa":
         text = json.dumps(json.loads(tokenizer.library.to_str()), indent=1)
         (folder / FILE).write_text(text + "\n", encoding="utf-8")
-        halve.write(folder)
+        halve.write_model_file(folder)

@@ -21,21 +21,23 @@ from helpers.model.train import batches, train
 from helpers.model.transformer import Transformer
 from helpers.recording.model import record_model
 from helpers.tokenizer import Tokenizer
-from tools.launch import parser
+from tools.launch import argument_parser
 from tools.train import STEPS
 
-LOOKS, NAME = tuple(range(25, 601, 25)), "Mia"
+RECORDED_AFTER, NAME = tuple(range(25, 601, 25)), "Mia"
 
 
 class SeenEnoughError(Exception):
     """Raised to stop training after the last batch that is recorded."""
 
 
-def look(model: Transformer, tokenizer: Tokenizer, batches: int) -> n08.Look:
-    """Return what the model predicts after `by` in the diary, and how many of 50 diaries it signs correctly.
+def measure_attention_to_name(model: Transformer, tokenizer: Tokenizer, batches: int) -> n08.Look:
+    """Measure how the model predicts the name after `by`, and how many of 50 diaries it signs correctly.
 
     Args:
-        batches: number of batches that the model has been trained on.
+        model: the model.
+        tokenizer: its tokenizer.
+        batches: number of batches on which the model has been trained.
     """
     read, diaries = shipped.DIARY.split(), evaluate.held_out_diaries(50, seed=5, quiet=12)
     run = record_model(model, shipped.DIARY, tokenizer, max_new_tokens=1, training=False, uncached=False)
@@ -48,31 +50,31 @@ def look(model: Transformer, tokenizer: Tokenizer, batches: int) -> n08.Look:
         weight=round(float(sum(weights[n] for n, word in enumerate(read) if word == NAME)), 3),
         probability=round(words[NAME], 3),
         right=sum(word == one.name for word, one in zip(output, diaries, strict=True)),
-        bars=rounded(name_contributions(model, tokenizer, shipped.DIARY, NAME)),
-        off=rounded(name_contributions(off, tokenizer, shipped.DIARY, NAME)),
+        bars=round_contributions(name_contributions(model, tokenizer, shipped.DIARY, NAME)),
+        off=round_contributions(name_contributions(off, tokenizer, shipped.DIARY, NAME)),
     )
 
 
-def rounded(bars: NameContributions) -> NameContributions:
-    """Return the bars, rounded to two decimals."""
+def round_contributions(bars: NameContributions) -> NameContributions:
+    """Round contributions to two decimals."""
     return bars._replace(by_part={part: round(value, 2) for part, value in bars.by_part.items()})
 
 
 def main() -> None:
     """Train the model, record it at each batch in LOOKS, and write the file."""
-    parser(__doc__).parse_args()
+    argument_parser(__doc__).parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
     tokenizer, model, seen = Tokenizer.from_words(shipped.VOCABULARY), Transformer(shipped.CONFIG), []
 
     def watched() -> Iterator[Tensor]:
         for n, texts in enumerate(batches(tokenizer, 0)):
-            if n in LOOKS:
+            if n in RECORDED_AFTER:
                 model.eval()
-                seen.append(look(model, tokenizer, n)._asdict())
+                seen.append(measure_attention_to_name(model, tokenizer, n)._asdict())
                 model.train()
                 print(seen[-1])
-            if n == LOOKS[-1]:
+            if n == RECORDED_AFTER[-1]:
                 raise SeenEnoughError
             yield texts
 

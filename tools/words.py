@@ -2,8 +2,8 @@
 
 words.txt has each term of the field, with its meaning in one sentence. `KV entry (here row)` gives a shorter
 name that the notebooks use, and `prefill (also prompt processing)` gives another term of the field. A word is
-introduced where it is bold in a notebook. "|" separates the forms that may be bold; plurals and "… is called
-…" are found, too. A name that only others use need not be bold.
+introduced where it is bold in a notebook. "|" separates the forms that may be bold. Plurals and "… is called
+…" are also found. A name that only others use need not be bold.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import nbformat
 from nbformat import NotebookNode
 
-from tools.launch import DATA, ROOT, parser
-from tools.notebooks import settle
+from tools.launch import DATA, ROOT, argument_parser
+from tools.notebooks import normalize_notebook
 
 PAGE = ROOT / "notebooks" / "words.ipynb"
 MEANINGS = DATA / "words.txt"
-OTHERS = "Names that others use"  # a group in words.txt
+NAMES_OTHERS_USE = "Names that others use"  # a group in words.txt
 BOLD = re.compile(r"\*\*([^*\n]+)\*\*")
 Groups = dict[str, dict[str, str]]
 
@@ -51,8 +52,8 @@ PYTORCH = {
 }
 
 
-def read(path: Path = MEANINGS) -> Groups:
-    """Return the words and their meanings, as {group: {word: meaning}}.
+def read_glossary(path: Path = MEANINGS) -> Groups:
+    """Return the words of the glossary and their meanings, as {group: {word: meaning}}.
 
     Raises:
         ValueError: a word is defined twice.
@@ -64,78 +65,89 @@ def read(path: Path = MEANINGS) -> Groups:
             group = groups.setdefault(row[3:], {})
             continue
         word, meaning = row.split(": ", 1)
-        if repeated := seen & {form.lower() for form in forms(word)}:
+        if repeated := seen & {form.lower() for form in bold_forms(word)}:
             raise ValueError(f"{path.name} defines {repeated.pop()!r} twice; expected one meaning per word")
-        seen |= {form.lower() for form in forms(word)}
+        seen |= {form.lower() for form in bold_forms(word)}
         group[word] = meaning
     return groups
 
 
-def forms(word: str) -> list[str]:
-    """Return the forms of a word that may be bold. The form that is shown is first, the short name last."""
-    return [*word.partition(" (")[0].split("|"), *short_name(word)]
+def bold_forms(word: str) -> list[str]:
+    """Return the forms of a word that may be bold: first the form that is shown, last the short name."""
+    return [*word.partition(" (")[0].split("|"), *short_names(word)]
 
 
-def also(word: str) -> list[str]:
-    """Return the other terms for a word."""
+def other_terms(word: str) -> list[str]:
+    """Return the other terms for a word, after "also" in its entry."""
     return [name for names in re.findall(r"\(also ([^;)]*)", word) for name in names.split(", ")]
 
 
-def short_name(word: str) -> list[str]:
-    """Return a list with the shorter name that the notebooks use for a word; it is empty if there is none."""
+def short_names(word: str) -> list[str]:
+    """Return a list with the short name of a word in the notebooks, or an empty list."""
     return re.findall(r"\bhere (\w+)\)$", word)
 
 
-def pattern(word: str) -> re.Pattern[str]:
-    """Return a pattern that matches a bold text with this word."""
-    either = "|".join(map(re.escape, forms(word)))
+def bold_pattern(word: str) -> re.Pattern[str]:
+    """Return a pattern that matches bold texts with this word."""
+    either = "|".join(map(re.escape, bold_forms(word)))
     return re.compile(rf"(?:.* is called (?:an? |the )?)?(?:{either})(?:s|es)?", re.IGNORECASE)
 
 
-def bold(folder: Path) -> list[tuple[str, str, str]]:
-    """Return (text, notebook, cell id) for every bold text of the notebooks, in reading order.
+class BoldText(NamedTuple):
+    """A bold text, the name of its notebook, and the id of its cell."""
+
+    text: str
+    notebook: str
+    cell_id: str
+
+
+class CellLocation(NamedTuple):
+    """The name of a notebook, and the id of one of its cells."""
+
+    notebook: str
+    cell_id: str
+
+
+def bold_texts(folder: Path) -> list[BoldText]:
+    """Return every bold text of the notebooks, in reading order.
 
     Names that only others use are included wherever they appear.
     """
     found = []
-    others = [name for word in read()[OTHERS] for name in forms(word)]
+    others = [name for word in read_glossary()[NAMES_OTHERS_USE] for name in bold_forms(word)]
     for path in sorted(folder.glob("[0-9A]*.ipynb")):
         for cell in nbformat.read(path, as_version=4).cells:
             if cell.cell_type == "markdown":
                 named = [name for name in others if re.search(rf"\b{name}\b", cell.source)]
-                found += [(text, path.stem, cell.id) for text in BOLD.findall(cell.source) + named]
+                found += [BoldText(text, path.stem, cell.id) for text in BOLD.findall(cell.source) + named]
     return found
 
 
-def shown_in(word: str, places: list[tuple[str, str, str]]) -> Iterator[tuple[str, str]]:
-    """Yield (notebook, cell id) for each notebook that has the word in bold, with its first such cell.
-
-    Args:
-        places: the result of `bold`.
-    """
+def first_bold_cells(word: str, texts: list[BoldText]) -> Iterator[CellLocation]:
+    """Yield, for each notebook that has the word in bold, its first cell with the bold word."""
     cells: dict[str, str] = {}
-    for text, notebook, cell in places:
-        if pattern(word).fullmatch(text.strip(" .,:;")):
+    for text, notebook, cell in texts:
+        if bold_pattern(word).fullmatch(text.strip(" .,:;")):
             cells.setdefault(notebook, cell)
-    yield from cells.items()
+    yield from (CellLocation(*item) for item in cells.items())
 
 
-def line(word: str, meaning: str, places: list[tuple[str, str, str]]) -> str:
+def table_row(word: str, meaning: str, texts: list[BoldText]) -> str:
     """Return a word as a row of a Markdown table, with links to the notebooks that have it in bold."""
-    name, *more = forms(word)
+    name, *more = bold_forms(word)
     short = f" ({more[0]})" if more and more[0].isupper() else ""
-    names = ["also " + ", ".join(also(word))] * bool(also(word))
-    names += [f"here *{short_form}*" for short_form in short_name(word)]
+    names = ["also " + ", ".join(other_terms(word))] * bool(other_terms(word))
+    names += [f"here *{short_form}*" for short_form in short_names(word)]
     links = [
         f"[{notebook.split('_')[0]}]({notebook}.ipynb#cell-id={cell})"
-        for notebook, cell in shown_in(word, places)
+        for notebook, cell in first_bold_cells(word, texts)
     ]
     return f"| **{', '.join([f'{name}**{short}', *names])} | {meaning} | {', '.join(links)} |"
 
 
-def tables(places: list[tuple[str, str, str]]) -> Iterator[str]:
-    """Yield the text of each cell of the glossary."""
-    n = sum(map(len, read().values()))
+def glossary_cells(texts: list[BoldText]) -> Iterator[str]:
+    """Yield the Markdown of each cell of the glossary."""
+    n = sum(map(len, read_glossary().values()))
     yield (
         f"# Words\n\nNearly every word of the series has one meaning. Here are all {n}. The field's term "
         "leads; behind it stand other names that you may meet, and the shorter one that we use *here*. "
@@ -149,21 +161,24 @@ def tables(places: list[tuple[str, str, str]]) -> Iterator[str]:
     )
     lines = [f"| {torch} | {numpy} |" for torch, numpy in PYTORCH.items()]
     yield "\n".join(["## PyTorch, for who knows NumPy", "", "| PyTorch | in NumPy |", "|---|---|", *lines])
-    for group, words in read().items():
-        lines = [line(word, meaning, places) for word, meaning in words.items()]
+    for group, words in read_glossary().items():
+        lines = [table_row(word, meaning, texts) for word, meaning in words.items()]
         yield "\n".join([f"## {group}", "", "| word | what it means | notebook |", "|---|---|---|", *lines])
 
 
-def book(folder: Path) -> NotebookNode:
+def glossary_notebook(folder: Path) -> NotebookNode:
     """Return the glossary as a notebook, which opens in JupyterLab, on GitHub and on the site."""
     new = nbformat.v4
-    cells = [new.new_markdown_cell(text, id=f"words-{n:02}") for n, text in enumerate(tables(bold(folder)))]
+    cells = [
+        new.new_markdown_cell(text, id=f"words-{n:02}")
+        for n, text in enumerate(glossary_cells(bold_texts(folder)))
+    ]
     result = new.new_notebook(cells=cells)
-    settle(result)
+    normalize_notebook(result)
     return result
 
 
 def main() -> None:
     """Write the glossary."""
-    parser(__doc__).parse_args()
-    nbformat.write(book(PAGE.parent), PAGE)
+    argument_parser(__doc__).parse_args()
+    nbformat.write(glossary_notebook(PAGE.parent), PAGE)

@@ -1,7 +1,7 @@
 """The worksheet for the first notebooks, on one sheet of paper, blank or with answers. site.py writes it.
 
-It has two tables to be filled in by hand: that of 01 (positions and heads), and the triangle of 03 (how often
-is each pair scored?). The toy computes the tokens, numbers, heads and answers.
+It has two tables to be filled in by hand: the table of 01 (positions and heads), and the triangle of 03 (how
+often is each pair scored?). The toy computes the tokens, numbers, heads and answers.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ footer { margin-top: 5mm; font-size: 8.5pt; }
 """
 
 
-def on_paper(title: str, body: str, style: str = "") -> str:
-    """Return a page for printing."""
+def printable_page(title: str, body: str, style: str = "") -> str:
+    """Return an HTML page for printing."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width">\n<title>{title}</title>'
@@ -76,7 +76,7 @@ def on_paper(title: str, body: str, style: str = "") -> str:
 
 
 def walk_table(solved: bool = False) -> str:
-    """Return the table of positions and heads: a row for each token of the prompt, and one for decode.
+    """Return the table of positions and heads, with a row for each token of the prompt and a row for decode.
 
     The heads' columns are blank unless `solved`.
     """
@@ -126,8 +126,8 @@ def triangle_table(solved: bool = False) -> str:
     )
 
 
-def worksheet(solved: bool = False) -> str:
-    """Return the whole page, blank or with the answers."""
+def worksheet_page(solved: bool = False) -> str:
+    """Return the worksheet as a page, blank or with the answers."""
     P, blanks = len(toy.PROMPT), ""
     for name, cached in (("without a cache", False), ("with the cache", True)):
         work = whole_reply(prompt=P, reply=REPLY, cached=cached)
@@ -157,4 +157,4 @@ the newest token alone, scored with itself and all kept rows. Fill in the six li
 <div class="both">{triangle_table(solved)}<div class="blanks">{blanks}</div></div>
 <footer class="soft">Watch It Decode, notebooks 01 and 03. Prompt, numbers and rules after
 “From Prompt to Prediction”, Machine Learning Mastery, 2026.</footer>"""
-    return on_paper(f"Worksheet: {title.lower()}", body)
+    return printable_page(f"Worksheet: {title.lower()}", body)

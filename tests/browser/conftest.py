@@ -85,22 +85,19 @@ def page_of(view: View) -> str:
 @pytest.fixture(scope="package")
 def published() -> dict[str, str]:
     """The page to send, the gallery, and pages without a view of their own, by their files' names."""
-    from tools import (
-        film_page,
-        site,  # with all that is published
-    )
+    from tools import film_page, handout, site, teaching  # with all that is published
 
     diary = load_diary()
-    pages = {"index.html": site.index(diary), **site.gallery(diary)}
-    plain = (
-        site.ways,
-        site.museum,
-        site.card,
-        site.teaching,
-        site.slides,
-        film_page.film,
-    )
-    return pages | {f"{make.__name__}.html": make() for make in plain}
+    pages = {"index.html": site.main_page(diary), **site.gallery_pages(diary)}
+    others = {
+        "ways": site.ways_page,
+        "museum": site.museum_page,
+        "card": handout.handout_page,
+        "teaching": teaching.teaching_page,
+        "slides": teaching.slides_page,
+        "film": film_page.film_page,
+    }
+    return pages | {f"{name}.html": page() for name, page in others.items()}
 
 
 @pytest.fixture

@@ -97,10 +97,10 @@ def test_the_live_view_and_its_acts(page: Page, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def pages(published: dict[str, str]) -> dict[str, str]:
     """What is published: the pages, each sheet once, and one notebook in place of all."""
-    result, made = {name: published.get(f"{name}.html", "") for name in PAGES}, sheets.sheets()
+    result, made = {name: published.get(f"{name}.html", "") for name in PAGES}, sheets.sheet_pages()
     result |= {name: made[f"{name}-answers.html"] for name in ("memory", "slots")}
-    result |= {"walk": worksheet.worksheet(True), "notebook": render.render(BOOK)}
-    found = search.search({"notebooks/17.html": result["notebook"]}, [], BOOK.parent)
+    result |= {"walk": worksheet.worksheet_page(True), "notebook": render.render_notebook(BOOK)}
+    found = search.search_page({"notebooks/17.html": result["notebook"]}, [], BOOK.parent)
     return {**result, "search": found}
 
 

@@ -56,7 +56,10 @@ def test_links_open_from_the_command_of_the_readme(
     assert re.search(r"^python3 .* -m tools lab$", readme, re.MULTILINE)
     monkeypatch.setenv("PATH", str(Path(node).parent), prepend=os.pathsep)
     first = "notebooks/00_start_here.ipynb"
-    lab = Lab(tmp_path, [text.replace(str(ROOT), str(tmp_path / "root")) for text in tools.lab.arguments([])])
+    lab = Lab(
+        tmp_path,
+        [text.replace(str(ROOT), str(tmp_path / "root")) for text in tools.lab.jupyterlab_arguments([])],
+    )
     try:
         (redirect,) = tmp_path.glob("data/runtime/*file-to-run*.html")
         assert f'url={lab.url}/lab/tree/{first}"' in redirect.read_text(encoding="utf-8")

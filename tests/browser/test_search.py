@@ -16,7 +16,7 @@ from playwright.sync_api import Page, expect
 
 from helpers.stepper.format import VIEW
 from tests.machine import NOTEBOOKS
-from tools import site, words
+from tools import site, teaching, words
 
 pytestmark = pytest.mark.browser
 SITE = "watch-it-decode"
@@ -30,14 +30,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     render = pytest.importorskip("tools.render")
     search = pytest.importorskip("tools.search")
     root = tmp_path_factory.mktemp("search")
-    pages = {"teaching.html": site.teaching(), "ways.html": site.ways()}
+    pages = {"teaching.html": teaching.teaching_page(), "ways.html": site.ways_page()}
     for path in NOTEBOOKS:
         book = nbformat.read(path, as_version=4)
         for cell in book.cells:
             cell.get("outputs", []).clear()
         nbformat.write(book, root / path.name)
-        pages[f"notebooks/{path.stem}.html"] = render.render(root / path.name)
-    pages["search.html"] = search.search(pages, site.questions(), NOTEBOOKS[0].parent)
+        pages[f"notebooks/{path.stem}.html"] = render.render_notebook(root / path.name)
+    pages["search.html"] = search.search_page(pages, site.question_links(), NOTEBOOKS[0].parent)
     (root / SITE / "notebooks").mkdir(parents=True)
     for name, text in pages.items():
         (root / SITE / name).write_text(text, encoding="utf-8")
@@ -95,12 +95,12 @@ FIRSTS = """(field, queries) => queries.map((query) => {
 
 def test_each_question_and_each_word_finds_its_own_cell_first(address: str, page: Page) -> None:
     page.goto(address)
-    wanted = [[link.text, link.text, link.address] for link in site.questions()]
-    bold = words.bold(NOTEBOOKS[0].parent)
-    for word in (word for group in words.read().values() for word in group):
-        name, *more = words.forms(word)
-        notebook, cell = next(words.shown_in(word, bold))
-        heading = ", ".join((name, *more, *words.also(word)))
+    wanted = [[link.text, link.text, link.address] for link in site.question_links()]
+    bold = words.bold_texts(NOTEBOOKS[0].parent)
+    for word in (word for group in words.read_glossary().values() for word in group):
+        name, *more = words.bold_forms(word)
+        notebook, cell = next(words.first_bold_cells(word, bold))
+        heading = ", ".join((name, *more, *words.other_terms(word)))
         wanted.append([name.upper(), heading, f"notebooks/{notebook}.html#cell-id={cell}"])
     assert page.locator("#query").evaluate(FIRSTS, [query for query, *_ in wanted]) == wanted
 

@@ -13,10 +13,10 @@ from playwright.sync_api import Page
 from tools import handout, sheets, worksheet
 
 TO_PRINT: dict[str, Callable[[], str]] = {
-    "walk": worksheet.worksheet,
-    "walk-answers": lambda: worksheet.worksheet(True),
-    "card": handout.card,
-    **{name: partial(str, text) for name, text in sheets.sheets().items()},
+    "walk": worksheet.worksheet_page,
+    "walk-answers": lambda: worksheet.worksheet_page(True),
+    "card": handout.handout_page,
+    **{name: partial(str, text) for name, text in sheets.sheet_pages().items()},
 }
 
 
@@ -27,7 +27,7 @@ def pages(pdf: bytes) -> int:
 @pytest.fixture
 def sheet(tmp_path: Path) -> Path:
     path = tmp_path / "worksheet.html"
-    path.write_text(worksheet.worksheet(), encoding="utf-8")
+    path.write_text(worksheet.worksheet_page(), encoding="utf-8")
     return path
 
 
@@ -56,7 +56,7 @@ def test_nothing_is_cut_off_at_the_width_of_the_paper(page: Page, sheet: Path) -
 
 
 def test_the_card_is_the_table_of_notebook_09() -> None:
-    lines, text = handout.parts()["table"].splitlines(), handout.card()
+    lines, text = handout.section_parts()["table"].splitlines(), handout.handout_page()
     assert text.count("<tr ") == len(lines) - 1 > 8
     assert "17_pages.ipynb" in lines[-1]
     assert 'href="notebooks/17_pages.html"' in text
