@@ -37,7 +37,7 @@ def fingerprint_grids(fingerprints: Mapping[str, Fingerprint], title: str = "Fin
             sheet.note(x + 19, 57, f"{share:.0%} apart" if share == 1 else f"{share:.0%}")
         sheet.disc(25, 75, 6, "paper", "key", 2.2)
         sheet.note(37, 75, "the first difference")
-        across = min(2, len(fingerprints))
+        across = min(3, len(fingerprints))
         wide = (sheet.width - 18) / across
         n_layers, n_passes = (
             max(one.max_difference.shape[k] for one in fingerprints.values()) for k in (0, 1)

@@ -11,7 +11,7 @@ from helpers.drawing.words import SMALL, printable, shorten, text_width
 StartEnd = tuple[float, float]
 PartsAndMeasuredMs = tuple[Mapping[str, StartEnd], float]
 # Of parts with a colour of their own: weights are blue in every figure; grey is what no part explains.
-COLOURS = {"reading": "query", "rest": "soft", "the whole step": "soft"}
+COLOURS = {"reading": "query", "matrices": "query", "rest": "soft", "the whole step": "soft"}
 
 
 def waterfall(steps: Mapping[str, PartsAndMeasuredMs], title: str) -> Picture:
@@ -20,8 +20,8 @@ def waterfall(steps: Mapping[str, PartsAndMeasuredMs], title: str) -> Picture:
     Args:
         steps: maps the label of each step, in the order of drawing, to its parts and its measured duration
             in milliseconds. The parts are a mapping from names to (start, end) in milliseconds; parts that
-            overlap share the bar's height. The part "reading" has the colour of weights. "rest" is grey, and
-            so is a step without known parts. Up to 4 other parts may have any names.
+            overlap share the bar's height. "reading" and "matrices" have the colour of weights. "rest" is
+            grey, and so is a step without known parts. Up to 4 other parts may have any names.
         title: the heading.
     """
     most = max(_end(parts, measured) for parts, measured in steps.values())
