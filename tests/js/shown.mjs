@@ -7,7 +7,7 @@ import * as states from "../../helpers/stepper/js/frame.ts";
 import { headName, headsOf, readTrace } from "../../helpers/stepper/js/trace.ts";
 import * as words from "../../helpers/stepper/js/words.ts";
 
-const { now, masked, earlier } = VIEW.marks;
+const [now, masked, earlier] = ["●", VIEW.marks.masked, "○"];
 const SIGNS = ["", now, null, masked, earlier, "-"]; // by state: nothing, now, again, masked, earlier, coming
 const SAMPLED = 20; // of more tokens than this not every line is looked into
 
