@@ -210,7 +210,7 @@ def test_model_figures_are_legible_themed_and_small(name: str) -> None:
     check_form(picture_of(name))
 
 
-def test_reading_has_the_colour_of_weights_and_a_step_without_parts_is_grey() -> None:
+def test_colours_of_reading_and_of_steps_without_parts() -> None:
     figure = picture_of("waterfall").figure
     names = {name: len(boxes(figure, name)) for name in ("query", "soft", "generated", "value")}
     assert names == {
