@@ -29,7 +29,7 @@ MOST = 500_000  # bytes of a page that is sent, with the lab, StepTime, the fami
 def plain() -> dict[str, str]:
     """What site.py writes without the notebooks."""
     pytest.importorskip("torch", reason="the gallery has the run of an engine")
-    return site.link_missing_pages(site.static_pages())
+    return site.link_missing_pages_to_site(site.pages_without_notebooks())
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +143,7 @@ def test_prefill_against_decode_matches_a_recorded_run(pages: dict[str, str]) ->
         r'rowheader">(.+?)</th><td role="cell">(.+?)</td><td role="cell">(.+?)</td>', pages["index.html"]
     )
     cells = {name: both for name, *both in rows}
-    assert len(cells) == len(handout.section_parts()["table"].splitlines()) - 2
+    assert len(cells) == len(handout.match_section()["table"].splitlines()) - 2
     model, tokenizer = shipped.load()
     trace = record_model(model, "Mia writes from Oslo.", tokenizer, max_new_tokens=3)
     T = trace.sequences[0].prompt

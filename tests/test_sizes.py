@@ -102,18 +102,18 @@ def made() -> nbformat.NotebookNode:
 
 def test_sizes_of_an_example_notebook() -> None:
     found = measure_notebook(made())
-    counted = found.lines, found.longest, found.exercises, found.tables, found.shown
+    counted = found.lines, found.longest_cell, found.exercises, found.tables, found.shown
     assert counted == (21 + 31 + 3 + 1 + 1 + 1 + 3, 21, 1, 2, 2)
     # headings and table cells count, punctuation does not
     assert found.words == (2 + 4) + (3 + 2 + 5 * 2) + (4 + 2 + 4 * 2) + 2 + 6 + 3
-    assert found.paired == 1
-    assert list(found.exceeded()) == ["paired: 1, at most 0"]
+    assert found.adjacent_tables == 1
+    assert list(found.exceeded()) == ["adjacent_tables: 1, at most 0"]
 
 
 def test_a_picture_separates_two_tables() -> None:
     book = made()
     book.cells.insert(7, picture("show()"))
-    assert not measure_notebook(book).paired
+    assert not measure_notebook(book).adjacent_tables
     assert measure_notebook(book).tables == 2
 
 

@@ -159,7 +159,7 @@ def test_three_outputs(run: Trace, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     stepper._ipython_display_()  # of which there is no still
     picture, static, live = shown
     assert picture == {"text/plain": repr(stepper)}
-    assert static["text/html"] == outputs.static_output(asked)
+    assert static["text/html"] == outputs.static_output_html(asked)
     monkeypatch.setattr("helpers.stepper.still.FOLDER", tmp_path)
     still = Still(
         stepper.data, page.front_end_options(stepper), "A <view>", 424, ["4 < 5"], ["one", "<b>"], b"png"
@@ -171,7 +171,7 @@ def test_three_outputs(run: Trace, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     stepper._ipython_display_()
     picture, static, live = shown
     assert picture == {"image/png": b"png", "text/plain": repr(stepper)}
-    assert static["text/html"] == outputs.static_output(still.caption_html() + asked)
+    assert static["text/html"] == outputs.static_output_html(still.caption_html() + asked)
     assert still.caption_html().startswith("<p>4 &lt; 5</p><details")
     assert 'alt="A &lt;view&gt;" width="424" src="data:image/png;base64,' in build_page(
         "", [Section(view=stepper)]

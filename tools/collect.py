@@ -94,7 +94,7 @@ def cells_needed_by(cells: Sequence[str], check: str, end: int) -> list[str]:
 
 
 def exercise_state(
-    cells: Sequence[str], exercise: str, check: str, seconds: int, original: Sequence[str]
+    cells: Sequence[str], exercise: str, check: str, seconds: int, original_cells: Sequence[str]
 ) -> str:
     """Run an exercise's check and the cells that it needs, in a fresh kernel, and return one of BEST.
 
@@ -104,7 +104,7 @@ def exercise_state(
         check: source of the original check. Its first line imports the checker and runs before the cells.
         seconds: time limit of a cell. Ten times as much is allowed for the first line of `check` and for
             cells that the student has not changed, because imports can be slow on a busy machine.
-        original: sources of the original notebook's code cells.
+        original_cells: sources of the original notebook's code cells.
     """
     begin = check.partition("\n")[0]
     checks = [n for n, cell in enumerate(cells) if f"check.{exercise}(" in cell]
@@ -115,7 +115,7 @@ def exercise_state(
     with tempfile.TemporaryDirectory() as folder:
         client = NotebookClient(
             book,
-            timeout_func=lambda cell: 10 * seconds if cell.source in (begin, *original) else seconds,
+            timeout_func=lambda cell: 10 * seconds if cell.source in (begin, *original_cells) else seconds,
             allow_errors=True,
             kernel_name="python3",
             shutdown_kernel="immediate",

@@ -72,7 +72,7 @@ def inline_markdown_to_html(text: str) -> str:
     return re.sub(r" ([+−×/]) ", "\N{NO-BREAK SPACE}\\1\N{NO-BREAK SPACE}", text)
 
 
-def section_parts() -> re.Match[str]:
+def match_section() -> re.Match[str]:
     """Return a match of the section in notebook 09, with the groups heading, before, table and after.
 
     Raises:
@@ -85,12 +85,12 @@ def section_parts() -> re.Match[str]:
     return found
 
 
-def comparison_html() -> str:
+def comparison_table_html() -> str:
     """Return the table, and the sentences before and after the table, as HTML.
 
     The table has ARIA roles, because on a phone its rows are shown as blocks.
     """
-    found = section_parts()
+    found = match_section()
     head, _, *lines = (
         [inline_markdown_to_html(cell) for cell in row.split("|")[1:-1]]
         for row in found["table"].splitlines()
@@ -110,15 +110,15 @@ def comparison_html() -> str:
     )
 
 
-def handout_page() -> str:
+def comparison_card_page() -> str:
     """Return the printable card as a page."""
-    body = f"""<h1>{inline_markdown_to_html(section_parts()["heading"])}</h1>
+    body = f"""<h1>{inline_markdown_to_html(match_section()["heading"])}</h1>
 <div class="two">
 <figure>{pass_svg(N)}<figcaption><b>Prefill.</b> Every token of the prompt runs. A dot is a pair: the token of
 its line looks at the token of its column.</figcaption></figure>
 <figure>{pass_svg(1)}<figcaption><b>Decode step.</b> The newest token runs alone. A ring is a row that the KV
 cache holds from before. Grey pairs are not scored again.</figcaption></figure>
 </div>
-{comparison_html()}
+{comparison_table_html()}
 <footer class="soft">Watch It Decode, notebook 09.</footer>"""
     return printable_page("Prefill against decode", body, CARD_STYLE + TABLE_STYLE)

@@ -108,14 +108,14 @@ class ReplyChanges(NamedTuple):
     """How replies differ between two runs with different batches.
 
     Attributes:
-        texts: number of replies that changed.
-        words: number of words that were compared: those of each reply up to and including the first
+        changed_replies: number of replies that changed.
+        compared_words: number of words that were compared: those of each reply up to and including the first
             difference.
         ties: number of compared words with a top-2 margin of exactly 0 in the first run.
     """
 
-    texts: int
-    words: int
+    changed_replies: int
+    compared_words: int
     ties: int
 
 
@@ -220,7 +220,7 @@ def record_suspect_pairs(model: Transformer, narrow: Transformer, tokenizer: Tok
     return {name: compare_runs(tokenizer, forced, *pair) for name, pair in pairs.items()}
 
 
-def record_carla(model: Transformer, narrow: Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
+def record_carla_prompt(model: Transformer, narrow: Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
     """Answer Carla's prompt alone and in a batch, then alone with masked keys or more rows in its passes.
 
     Args:
@@ -283,8 +283,8 @@ def count_changed_replies(model: Transformer, prompts: list[list[int]]) -> dict[
     """Count the replies that change when prompts are run in batches of 8 instead of alone."""
     counts = count_changes(*(answer_in_batches(model, prompts, N_TOKENS, size) for size in (1, 8)))
     return {
-        "texts that changed": counts.texts,
-        "words up to the first other one": counts.words,
+        "texts that changed": counts.changed_replies,
+        "words up to the first other one": counts.compared_words,
         "two words exactly level": counts.ties,
     }
 
@@ -303,7 +303,7 @@ def main() -> None:
         for diary in evaluate.held_out_diaries(N_DIARIES, seed=5)
     ]
     result = {
-        "Carla": record_carla(model, narrow, tokenizer),
+        "Carla": record_carla_prompt(model, narrow, tokenizer),
         "pairs": record_suspect_pairs(model, narrow, tokenizer),
         "diaries": {
             "float32": count_changed_replies(model, prompts),

@@ -27,7 +27,7 @@ from helpers.stepper.view import View
 from helpers.trace import EngineTrace, Trace
 from tools import launch
 from tools.film_page import FILM_SECONDS, FILMS, film_page
-from tools.handout import TABLE_STYLE, comparison_html, handout_page
+from tools.handout import TABLE_STYLE, comparison_card_page, comparison_table_html
 from tools.launch import DATA, ROOT
 from tools.sheets import sheet_pages
 from tools.sizes import SHORT_WAY
@@ -93,7 +93,7 @@ def link_to_questions() -> Link:
     return Link("By your question", "notebooks/questions.html", text)
 
 
-def ways_page() -> str:
+def learning_paths_page() -> str:
     """Return the page with the three ways through the notebooks."""
     time = dict(WAY.findall(readme_text()))
     short = [link for link in notebook_links() if Path(link.address).name.startswith(SHORT_WAY)]
@@ -193,7 +193,7 @@ def main_page(diary: Trace, published: Path | None = None) -> str:
             Link("The last word changed", "#words=Today,weather,is,so,warm&numbers=10,20,1,5,12&at=view3"),
         ),
     )
-    table = Section(body=comparison_html(), heading="Prefill against decode", name="phases")
+    table = Section(body=comparison_table_html(), heading="Prefill against decode", name="phases")
     step = Section(
         STEP,
         StepTime(users=1),
@@ -319,7 +319,7 @@ def gallery_pages(diary: Trace) -> dict[str, str]:
     return {**pages, "gallery.html": build_page("Gallery", [Section(text, links=[*links, HOME])])}
 
 
-def museum_page() -> str:
+def fingerprints_page() -> str:
     """Return the page with the stored poster of notebook 22 and links to the bug reports."""
     from helpers.museum import EXHIBITS  # with PyTorch: takes a second
 
@@ -342,20 +342,24 @@ def museum_page() -> str:
     return build_page("Fingerprints", sections, message, style=dark)
 
 
-def static_pages(published: Path | None = None) -> dict[str, str]:
+def pages_without_notebooks(published: Path | None = None) -> dict[str, str]:
     """Return all pages except the notebooks and the search page, by file name."""
     diary = load_diary()
-    pages = {"index.html": main_page(diary, published), "ways.html": ways_page(), **gallery_pages(diary)}
+    pages = {
+        "index.html": main_page(diary, published),
+        "ways.html": learning_paths_page(),
+        **gallery_pages(diary),
+    }
     pages |= {
         "worksheet.html": worksheet_page(),
         "worksheet-answers.html": worksheet_page(True),
-        "card.html": handout_page(),
+        "card.html": comparison_card_page(),
     }
-    pages |= {"museum.html": museum_page(), "film.html": film_page()}
+    pages |= {"museum.html": fingerprints_page(), "film.html": film_page()}
     return pages | {"teaching.html": teaching_page(), "slides.html": slides_page(), **sheet_pages()}
 
 
-def link_missing_pages(pages: Mapping[str, str]) -> dict[str, str]:
+def link_missing_pages_to_site(pages: Mapping[str, str]) -> dict[str, str]:
     """Make links to pages that are missing in `pages` lead to the published site, and return the pages."""
 
     def there(link: re.Match[str]) -> str:
@@ -374,7 +378,7 @@ def main() -> None:
         from helpers.model.published import find_gguf  # with PyTorch: takes a second
 
         published = find_gguf()
-    pages = static_pages(published)
+    pages = pages_without_notebooks(published)
     (ROOT / "build" / "notebooks").mkdir(parents=True, exist_ok=True)
     if wanted.notebooks:
         from tools.render import render_notebook
@@ -384,7 +388,7 @@ def main() -> None:
             pages[f"notebooks/{path.stem}.html"] = render_notebook(path)
         pages["search.html"] = search_page(pages, question_links(), ROOT / "notebooks")
     else:
-        pages = link_missing_pages(pages)
+        pages = link_missing_pages_to_site(pages)
     for file in filter(None, (PREVIEW, *FILMS, published)):
         shutil.copy(file, ROOT / "build")
     name, text = file_script(Live.file)

@@ -10,11 +10,11 @@ The columns are:
   pictures. Not counted are code, printed tables, displayed formulas, the links that launch a notebook, and
   the text alternatives of pictures. An inline formula counts as one word.
 - lines: lines of code that are not blank, without those of the first cell.
-- longest: lines of the longest code cell. A cell that consists of one class or function of `helpers` is left
-  out.
+- longest_cell: lines of the longest code cell. A cell that consists of one class or function of `helpers` is
+  left out.
 - exercises: cells with an exercise.
 - tables: tables of more than four rows, in the text or as output.
-- paired: pairs of such tables with no picture, view, prediction or exercise between them.
+- adjacent_tables: pairs of such tables with no picture, view, prediction or exercise between them.
 - shown: pictures, views and predictions.
 """
 
@@ -34,10 +34,10 @@ from tools.launch import ROOT, argument_parser
 from tools.notebooks import notebook_paths
 
 LIMITS = {
-    "longest": 25,
+    "longest_cell": 25,
     "exercises": 2,
     "tables": 2,
-    "paired": 0,
+    "adjacent_tables": 0,
 }
 LOOKED_UP = "words", "questions"  # not read through
 EXEMPT = "24", "A1", "A2", "one_page", *LOOKED_UP  # by the beginnings of their names
@@ -68,7 +68,7 @@ def limits_of_notebook(name: str) -> dict[str, int]:
     In the short way, a notebook may have only one exercise.
     """
     if name.startswith(EXEMPT):
-        return {"paired": LIMITS["paired"]}
+        return {"adjacent_tables": LIMITS["adjacent_tables"]}
     return {**LIMITS, "exercises": 1} if name.startswith(SHORT_WAY) else LIMITS
 
 
@@ -84,11 +84,11 @@ class Sizes(NamedTuple):
 
     words: int = 0
     lines: int = 0
-    longest: int = 0
+    longest_cell: int = 0
     exercises: int = 0
     tables: int = 0
     shown: int = 0
-    paired: int = 0
+    adjacent_tables: int = 0
 
     @property
     def minutes(self) -> Minutes:
@@ -187,10 +187,12 @@ def measure_notebook(book: NotebookNode) -> Sizes:
     return Sizes(
         words=sum(map(count_words, [*read, *shown])),
         lines=sum(len(nonblank_lines(c.source)) for c in code) + len(fenced),
-        longest=max((len(nonblank_lines(c.source)) for c in code if not is_in_helpers(c.source)), default=0),
+        longest_cell=max(
+            (len(nonblank_lines(c.source)) for c in code if not is_in_helpers(c.source)), default=0
+        ),
         exercises=sum(is_exercise(c) for c in book.cells),
         tables=sum(count_long_tables(c) for c in book.cells),
-        paired="".join(parts).count("tabletable"),
+        adjacent_tables="".join(parts).count("tabletable"),
         shown=sum(has_picture(c) for c in code) + sum(len(PREDICT.findall(c.source)) for c in text),
     )
 
@@ -251,10 +253,10 @@ def main() -> None:
     arguments.add_argument("--write", action="store_true", help="write the minutes wherever they appear")
     options = arguments.parse_args()
     names = Sizes._fields
-    print(" ".join(f"{name:>9}" for name in names))
+    print(" ".join(f"{name:>15}" for name in names))
     for path in (path for path in notebook_paths(options.names) if path.stem not in LOOKED_UP):
         measured = measure_notebook(nbformat.read(path, as_version=4))
-        row = " ".join(f"{getattr(measured, name):>9,}" for name in names)
+        row = " ".join(f"{getattr(measured, name):>15,}" for name in names)
         print(
             row,
             format_minutes(measured.minutes),

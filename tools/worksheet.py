@@ -75,7 +75,7 @@ def printable_page(title: str, body: str, style: str = "") -> str:
     )
 
 
-def walk_table(solved: bool = False) -> str:
+def positions_and_heads_table(solved: bool = False) -> str:
     """Return the table of positions and heads, with a row for each token of the prompt and a row for decode.
 
     The heads' columns are blank unless `solved`.
@@ -106,7 +106,7 @@ def walk_table(solved: bool = False) -> str:
     )
 
 
-def triangle_table(solved: bool = False) -> str:
+def pair_counts_table(solved: bool = False) -> str:
     """Return the triangle of queries and keys of the long run. A heavy line marks the end of the prompt."""
     P = len(toy.PROMPT)
     n = P + REPLY - 1  # the last token emitted is never run
@@ -151,10 +151,10 @@ triangle how often one head scores each pair, over all {REPLY} passes. No row is
 the newest token alone, scored with itself and all kept rows. Fill in the six lines.</li>
 </ol>
 <h2>The table <span class="soft">· a line for each position, a column for each head (01)</span></h2>
-{walk_table(solved)}
+{positions_and_heads_table(solved)}
 <p class="soft">Line {P + 1} is the first new token, which the model has said.</p>
 <h2>The triangle <span class="soft">· {P} prompt tokens, {REPLY} new ones, the last never run (03)</span></h2>
-<div class="both">{triangle_table(solved)}<div class="blanks">{blanks}</div></div>
+<div class="both">{pair_counts_table(solved)}<div class="blanks">{blanks}</div></div>
 <footer class="soft">Watch It Decode, notebooks 01 and 03. Prompt, numbers and rules after
 “From Prompt to Prediction”, Machine Learning Mastery, 2026.</footer>"""
     return printable_page(f"Worksheet: {title.lower()}", body)

@@ -20,7 +20,7 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Affine2D
 from PIL import Image, ImageDraw, ImageOps
 
-from helpers.drawing.svg import PALETTE, figure_svg, theme_style
+from helpers.drawing.svg import PALETTE, figure_svg, theme_style_html
 from helpers.drawing.words import FONT, SMALL, TEXT, drawable, shorten, text_width
 
 # Colours are named after their meaning: "query", "key fill", "soft".
@@ -126,7 +126,7 @@ class Picture:
             svg = figure_svg(self.figure)
         fold = f"<summary>The picture in words</summary>{html.escape(self.alt)}"
         return (
-            f'{theme_style()}<div class="wid-figure" {HIDDEN}>{svg}</div>'
+            f'{theme_style_html()}<div class="wid-figure" {HIDDEN}>{svg}</div>'
             f'<details style="font-size:90%">{fold}</details>'
         )
 

@@ -23,7 +23,7 @@ _STYLE = f"""<style>
 </style>"""
 
 
-def static_output(static_html: str) -> str:
+def static_output_html(static_html: str) -> str:
     """Return the second output of a cell: the style, and the HTML below the picture."""
     return f'{_STYLE}<div class="{STATIC}">{static_html}</div>'
 
@@ -45,6 +45,6 @@ def show_with_fallback(
     widget.add_class(LIVE)
     picture = {"image/png": png} if png else {}
     display({**picture, "text/plain": text}, metadata=metadata, raw=True)
-    display({"text/html": static_output(static_html), "text/plain": " "}, raw=True)
+    display({"text/html": static_output_html(static_html), "text/plain": " "}, raw=True)
     view: dict[str, Any] = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
     display({"application/vnd.jupyter.widget-view+json": view, "text/html": " ", "text/plain": " "}, raw=True)

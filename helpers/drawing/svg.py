@@ -43,7 +43,7 @@ def figure_svg(figure: Figure) -> str:
     )
 
 
-def theme_style() -> str:
+def theme_style_html() -> str:
     """Return the style of the figures on a page. It sets the theme, shows the SVG, and hides the PNG."""
     light, dark = (
         "".join(f"{_VARIABLES[both[0]][4:-1]}:{both[n]};" for both in PALETTE.values()) for n in (0, 1)

@@ -81,12 +81,12 @@ class Fingerprint(NamedTuple):
     """Where two runs of the same words differ.
 
     Attributes:
-        max_difference: the largest difference of any context in a layer and pass, relative to the largest
+        max_differences: the largest difference of any context in a layer and pass, relative to the largest
             number there in either run, (L, passes).
         first_difference: the first location with a difference larger than rounding, or None.
     """
 
-    max_difference: np.ndarray
+    max_differences: np.ndarray
     first_difference: Location | None
 
 
@@ -101,18 +101,18 @@ def fingerprint(expected: Trace, actual: Trace, tolerance: float = TOLERANCE, n_
     """
     by_token = {token: x for of_pass in contexts_by_pass(expected) for token, x in of_pass.items()}
     passes = contexts_by_pass(actual)
-    max_difference, first = np.zeros((actual.model.n_layers, len(passes))), None
+    max_differences, first = np.zeros((actual.model.n_layers, len(passes))), None
     for n, of_pass in enumerate(passes):
         tokens = [token for token in of_pass if token >= n_pads]
         if tokens:
             x = np.stack([by_token[token - n_pads] for token in tokens], 2)  # (L, H, T, D)
             y = np.stack([of_pass[token] for token in tokens], 2)
             off = np.abs(x - y).max(-1) / np.maximum(np.abs(x), np.abs(y)).max((1, 2, 3))[:, None, None]
-            max_difference[:, n] = off.max((1, 2))  # of (L, H, T)
+            max_differences[:, n] = off.max((1, 2))  # of (L, H, T)
             if first is None and off.max() > tolerance:
                 layer, head, token = np.argwhere(off > tolerance)[0].tolist()
                 first = Location(n, layer, head, tokens[token])
-    return Fingerprint(max_difference, first)
+    return Fingerprint(max_differences, first)
 
 
 def contexts_by_pass(trace: Trace) -> list[dict[int, np.ndarray]]:
@@ -245,7 +245,10 @@ class Exhibit:
         )
         lines = [
             ("asked", self.with_token_count(self.failing_prompt.text)),
-            (self.failing_prompt.other_runs, self.with_token_count(self.failing_prompt.other_request)),
+            (
+                self.failing_prompt.other_request_time,
+                self.with_token_count(self.failing_prompt.other_request),
+            ),
             ("repaired", f"… {repaired}"),
             ("shipped", f"… {shipped}"),
             ("they part", self.first_difference()),

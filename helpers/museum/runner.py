@@ -38,7 +38,7 @@ class ExhibitPrompt(NamedTuple):
 
     text: str
     other_request: str = ""
-    other_runs: str = "before it"
+    other_request_time: str = "before it"
 
 
 class Runner:

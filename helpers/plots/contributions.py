@@ -45,24 +45,24 @@ def logit_contributions(name: str, models: Mapping[str, PredictionAndContributio
                 start, wide = zero + unit * min(0.0, value), unit * abs(value)
                 if abs(value) >= SHOWN:
                     sheet.box(start, y - 7, wide, 14, fill=fill, radius=0)
-                sheet.note(zero + unit * max(0.0, value) + 6, y, signed(value), colour="ink")
+                sheet.note(zero + unit * max(0.0, value) + 6, y, format_signed(value), colour="ink")
                 y += ROW
             sheet.line((zero, y - ROW * len(parts) - 11), (zero, y - 11), colour="line")
             sheet.line((x, y - 11), (x + pitch - 12, y - 11), colour="line")
             if n % a_line == 0:
                 sheet.note(left - 8, y + 2, "together", at="right", colour="ink", bold=True)
-            sheet.note(zero + 6, y + 2, signed(sum(adds.values())), colour="ink", bold=True)
+            sheet.note(zero + 6, y + 2, format_signed(sum(adds.values())), colour="ink", bold=True)
 
     output = [
         f"{printable(title)}, says {printable(says)}: "
-        f"{', '.join(f'{part} {signed(value)}' for part, value in adds.items())}, "
-        f"together {signed(sum(adds.values()))}"
+        f"{', '.join(f'{part} {format_signed(value)}' for part, value in adds.items())}, "
+        f"together {format_signed(sum(adds.values()))}"
         for title, (says, adds) in models.items()
     ]
     title = f"{TITLE.capitalize()} {printable(name)} over the mean of the other names"
     return Picture(draw, f"{title}. {'. '.join(output)}.")
 
 
-def signed(value: float) -> str:
+def format_signed(value: float) -> str:
     """Format a number with a sign and one decimal place: +10.5 or −0.1; 0.0 has no sign."""
     return f"{value:+.1f}".replace("-", "−") if abs(value) >= SHOWN else "0.0"

@@ -40,7 +40,7 @@ def fingerprint_grids(fingerprints: Mapping[str, Fingerprint], title: str = "Fin
         across = min(3, len(fingerprints))
         wide = (sheet.width - 18) / across
         n_layers, n_passes = (
-            max(one.max_difference.shape[k] for one in fingerprints.values()) for k in (0, 1)
+            max(one.max_differences.shape[k] for one in fingerprints.values()) for k in (0, 1)
         )
         size = min(CELL, (wide - 12) / n_passes)
         for n, (name, one) in enumerate(fingerprints.items()):
@@ -58,9 +58,9 @@ def fingerprint_grids(fingerprints: Mapping[str, Fingerprint], title: str = "Fin
 
 
 def _grid(sheet: Sheet, x: float, y: float, size: float, one: Fingerprint) -> None:
-    n_layers, passes = one.max_difference.shape
+    n_layers, passes = one.max_differences.shape
     sheet.box(x, y, size * passes - 1, size * n_layers - 1, fill="panel", radius=0)
-    for (layer, number), off in np.ndenumerate(one.max_difference):
+    for (layer, number), off in np.ndenumerate(one.max_differences):
         left, top = x + size * number, y + size * layer
         if off > 1e-4:  # a square root, so that a hundredth can still be seen
             sheet.box(left, top, size - 1, size - 1, fill="query", radius=0, opacity=min(1.0, off**0.5))
@@ -71,9 +71,11 @@ def _grid(sheet: Sheet, x: float, y: float, size: float, one: Fingerprint) -> No
 
 
 def _said(one: Fingerprint) -> str:
-    shape = f"{pluralize(one.max_difference.shape[1], 'pass')}, {pluralize(len(one.max_difference), 'layer')}"
+    shape = (
+        f"{pluralize(one.max_differences.shape[1], 'pass')}, {pluralize(len(one.max_differences), 'layer')}"
+    )
     if not one.first_difference:
         return f"{shape}, no more than rounding"
     number, layer, head, token = (n + 1 for n in one.first_difference)
-    spread = f"{np.mean(one.max_difference > 1e-3):.0%} of the cells differ"
+    spread = f"{np.mean(one.max_differences > 1e-3):.0%} of the cells differ"
     return f"{shape}, first in pass {number}, layer {layer}, head {head}, token {token}; {spread}"

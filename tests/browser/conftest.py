@@ -90,9 +90,9 @@ def published() -> dict[str, str]:
     diary = load_diary()
     pages = {"index.html": site.main_page(diary), **site.gallery_pages(diary)}
     others = {
-        "ways": site.ways_page,
-        "museum": site.museum_page,
-        "card": handout.handout_page,
+        "ways": site.learning_paths_page,
+        "museum": site.fingerprints_page,
+        "card": handout.comparison_card_page,
         "teaching": teaching.teaching_page,
         "slides": teaching.slides_page,
         "film": film_page.film_page,

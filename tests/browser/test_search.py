@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     render = pytest.importorskip("tools.render")
     search = pytest.importorskip("tools.search")
     root = tmp_path_factory.mktemp("search")
-    pages = {"teaching.html": teaching.teaching_page(), "ways.html": site.ways_page()}
+    pages = {"teaching.html": teaching.teaching_page(), "ways.html": site.learning_paths_page()}
     for path in NOTEBOOKS:
         book = nbformat.read(path, as_version=4)
         for cell in book.cells:

@@ -15,7 +15,7 @@ from tools import handout, sheets, worksheet
 TO_PRINT: dict[str, Callable[[], str]] = {
     "walk": worksheet.worksheet_page,
     "walk-answers": lambda: worksheet.worksheet_page(True),
-    "card": handout.handout_page,
+    "card": handout.comparison_card_page,
     **{name: partial(str, text) for name, text in sheets.sheet_pages().items()},
 }
 
@@ -56,7 +56,7 @@ def test_nothing_is_cut_off_at_the_width_of_the_paper(page: Page, sheet: Path) -
 
 
 def test_the_card_is_the_table_of_notebook_09() -> None:
-    lines, text = handout.section_parts()["table"].splitlines(), handout.handout_page()
+    lines, text = handout.match_section()["table"].splitlines(), handout.comparison_card_page()
     assert text.count("<tr ") == len(lines) - 1 > 8
     assert "17_pages.ipynb" in lines[-1]
     assert 'href="notebooks/17_pages.html"' in text
