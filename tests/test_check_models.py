@@ -18,7 +18,7 @@ torch.set_num_threads(1)
 
 
 def test_operations_move_information_as_named() -> None:
-    moved = [n07.moves()(f, x) for f, x in n07.operations().values()]
+    moved = [n07.make_who_moves()(f, x) for f, x in n07.operations_with_inputs().values()]
     attention, linear, norm, centred, wrong_norm, handed_on = moved
     assert np.array_equal(attention, np.tri(5, dtype=bool))
     for table in (linear, norm, centred):  # 3 of 6, as the notebook says
@@ -37,7 +37,7 @@ def test_a_check_leaves_torchs_random_state_unchanged() -> None:
 
 def test_guessed_times_are_right_within_a_fifth() -> None:
     assert check_ratio_guess(8, (1, 4, 8), 5.8).is_right
-    assert [n09.times_as_long(guess, 40.4).is_right for guess in (33, 48, 32, 49)] == [
+    assert [n09.check_times_as_long_guess(guess, 40.4).is_right for guess in (33, 48, 32, 49)] == [
         True,
         True,
         False,
@@ -48,18 +48,18 @@ def test_guessed_times_are_right_within_a_fifth() -> None:
 # Wrong answers that come close.
 
 
-def stores_twice(cache: n04.Layers, number: float) -> np.ndarray:
+def stores_twice(cache: n04.LayerCaches, number: float) -> np.ndarray:
     """Decode, and store one more entry."""
-    contexts = n04.decode(cache, number)
+    contexts = n04.decode_token(cache, number)
     cache[-1][1].append(number)
     return contexts
 
 
-def makes_keys_again(cache: n04.Layers, number: float) -> np.ndarray:
+def makes_keys_again(cache: n04.LayerCaches, number: float) -> np.ndarray:
     """Decode in one layer, but compute the keys from positions instead of reading the cache."""
     for keys, _ in cache:
         keys[:] = [[n % 2 == 0, n] for n in range(1, len(keys) + 1)]
-    return n04.decode(cache, number)
+    return n04.decode_token(cache, number)
 
 
 def merges_as_one_head(o1: Tensor, a: Tensor, o2: Tensor, b: Tensor) -> Tensor:
@@ -83,7 +83,7 @@ def not_to_zero(table: np.ndarray, state: int) -> list[int]:
 
 def ends_alike(old: list[int], new: list[int], size: int) -> int:
     """Compare the first and the last token of each page."""
-    return n17.shared_count(
+    return n17.count_shared_pages(
         [x for n, x in enumerate(old) if n % size in (0, size - 1)],
         [x for n, x in enumerate(new) if n % size in (0, size - 1)],
         min(size, 2),
@@ -105,10 +105,10 @@ def by_the_middle(pause: Any, step: Any, P: int, n: int) -> tuple[float, float]:
 def null_is_no_default(config: dict[str, Any]) -> Any:
     """Treat null as a number of KV heads."""
     n_kv_heads = config.get("num_key_value_heads", config["num_attention_heads"])
-    return n10.count(config) if n_kv_heads else 0
+    return n10.kv_nbytes_per_token(config) if n_kv_heads else 0
 
 
-two_runs = n02.two_runs
+two_runs = n02.make_future_test
 CLOSE: list[tuple[Exercise, Any, str]] = [
     (n02.change_future, two_runs(lambda table: table[1:3]), "first token sees all gives True; expected"),
     (n02.change_future, two_runs(lambda table: table[[0, 2]]), "whose middle token sees all gives True"),
@@ -125,10 +125,18 @@ CLOSE: list[tuple[Exercise, Any, str]] = [
     ),
     (n04.decode_step, stores_twice, "leaves V of layer 1 with an answer of shape (6,); expected shape (5,)"),
     (n04.decode_step, makes_keys_again, "decode_step behind keys that were changed gives"),
-    (n05.mask, lambda T, S: n05.causal(T, S) & (np.arange(S) != 5), "query 2 of 2 see keys 1, 2, 3, 4, 5;"),
+    (
+        n05.mask,
+        lambda T, S: n05.causal_mask(T, S) & (np.arange(S) != 5),
+        "query 2 of 2 see keys 1, 2, 3, 4, 5;",
+    ),
     (n07.who_moves, lambda f, x: torch.eye(x.shape[1]) > 0, "as changing token 0 changes f(x) at 1"),
     (n07.who_moves, lambda f, x: torch.ones(2 * [x.shape[1]]).tril() > 0, "a linear layer"),
-    (n07.who_moves, lambda f, x: n07.moves()(f, x) ^ (np.eye(5, k=-2) + np.eye(5, k=1) > 0), "at [2, 0];"),
+    (
+        n07.who_moves,
+        lambda f, x: n07.make_who_moves()(f, x) ^ (np.eye(5, k=-2) + np.eye(5, k=1) > 0),
+        "at [2, 0];",
+    ),
     (n10.bytes_per_token, lambda config: 23_040, "gives 23,040; expected 131,072"),
     (n10.bytes_per_token, lambda config: 1024, "gives 1,024; expected 23,040"),
     (n10.bytes_per_token, null_is_no_default, "num_key_value_heads null, gives 0"),
@@ -140,19 +148,27 @@ CLOSE: list[tuple[Exercise, Any, str]] = [
     (n02.change_future, two_runs(lambda table: table[:-1].sum(axis=0)), "but no column's sum gives True"),
     (n05.reusable, by_letters, "Today weather island gives 3; expected 2"),
     (n09.reply_ms, by_the_middle, "P = 10, n = 3"),
-    (n14.kept_rows, lambda n, w, s: n14.positions(n, w + (n == w + 1), s), "kept_rows(5, 4, 0) gives"),
+    (n14.kept_rows, lambda n, w, s: n14.kept_positions(n, w + (n == w + 1), s), "kept_rows(5, 4, 0) gives"),
     (n17.shared_pages, ends_alike, "'axcdefg', 3), a letter a token gives 2; expected 0"),
     (
         n17.shared_pages,
-        lambda old, *new: n17.shared_count(old[:-1], *new),
+        lambda old, *new: n17.count_shared_pages(old[:-1], *new),
         "'abcdefgh', 3), a letter",
     ),
     (n18.accept, lambda d, c: [*takewhile(c.__contains__, d)], "accept("),
     (n19.merge, merges_as_one_head, "merge for"),
     (n24.left, left_by_letters, "left after 'the' gives"),
     (n24.must_come, not_to_zero, "whose end is state 0"),
-    (n21.may_change, lambda x, d: n21.lead(x) < 2 * d, "may_change([10.125, 10.0, 2.0], 0.0625) gives"),
-    (n18.accept_or_resample, n18.taking(lambda p, q, t, u: u * q[t] <= p[t]), "token 1, u = 0.0 gives None"),
+    (
+        n21.may_change,
+        lambda x, d: n21.top_two_margin(x) < 2 * d,
+        "may_change([10.125, 10.0, 2.0], 0.0625) gives",
+    ),
+    (
+        n18.accept_or_resample,
+        n18.accept_with_test(lambda p, q, t, u: u * q[t] <= p[t]),
+        "token 1, u = 0.0 gives None",
+    ),
 ]
 
 
@@ -165,5 +181,5 @@ def test_nearly_right_answers_are_found_wrong(checker: Exercise, answer: Any, me
 
 
 def test_values_from_the_changed_token_on_are_stale() -> None:
-    assert n04.stale_values([2, 3, 4, 5]).is_right
-    assert not n04.stale_values([2]).is_right
+    assert n04.check_stale_values_guess([2, 3, 4, 5]).is_right
+    assert not n04.check_stale_values_guess([2]).is_right

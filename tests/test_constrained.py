@@ -221,7 +221,7 @@ def test_table_of_another_vocabulary_is_refused() -> None:
     "NVIDIA/TensorRT-LLM#19296",
 )
 def ahead(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decoding, "GrammarSampler", n24.StaysAhead)
+    patch.setattr(decoding, "GrammarSampler", n24.NoRollbackSampler)
 
 
 @pytest.mark.parametrize("bug", planted.bugs, ids=str)

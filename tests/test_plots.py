@@ -43,27 +43,31 @@ ODD_TRACE = record_toy(
 DIARY = "Today weather is so nice . We ate warm bread by the river . Signed Grandmother . Found by".split()
 
 PICTURES: dict[str, Callable[[], plots.Picture]] = {
-    "one match": lambda: n01.one_match("by", [2, -1], ["Ben", "from"], np.array([[3, 0], [0, 1]]), np.eye(2)),
-    "strips": lambda: n01.strips(4),
+    "one match": lambda: n01.query_key_comparison(
+        "by", [2, -1], ["Ben", "from"], np.array([[3, 0], [0, 1]]), np.eye(2)
+    ),
+    "strips": lambda: n01.attention_weights_at(4),
     "triangle, uncached": lambda: plots.score_triangle(LONG),
     "triangle, cached": lambda: plots.score_triangle(LONG, "cached"),
     "triangle, 1 token": lambda: plots.score_triangle(record_toy(["so"], max_new_tokens=1)),
-    "chunk": lambda: n05.chunk(toy.PROMPT, ["nice", "warm"]),
+    "chunk": lambda: n05.chunk_mask(toy.PROMPT, ["nice", "warm"]),
     "curves": lambda: line_chart(
         "a pass", "ms", "tokens", [1, 8, 32], {"a": [4, 60, 624], "b": [4, 11, 35]}, "y"
     ),
-    "probabilities": lambda: n02.probabilities(["so", *ODD], [0.0, 1.0, 0.004, 0.5, 0.996, 0.1, 0.9, 0.3]),
+    "probabilities": lambda: n02.word_probabilities(
+        ["so", *ODD], [0.0, 1.0, 0.004, 0.5, 0.996, 0.1, 0.9, 0.3]
+    ),
     "not said": lambda: plots.top_candidates(load_diary()),
-    "one number": lambda: n03.one_number(
+    "one number": lambda: n03.words_at_random_number(
         np.log([0.5, 0.3, 0.195, 0.005]), ["so", *ODD[:2], ODD[5]], [Sampling(1), Sampling(2, top_k=2)], 0.9
     ),
     "names": lambda: plots.attention_in_text(DIARY, [0.0] * 15 + [0.9] + [0.05] * 2 + [0.0], "Mia"),
     "looks": lambda: attention_in_texts(
         [(text.split(), row) for text, row in load_diary_logits().name_head_weights.items()]
     ),
-    "picked and seen": lambda: n02.picked_and_seen("all"),
-    "two layers": lambda: n02.two_layers("is"),
-    "looked at": lambda: n00.looked_at(load_diary(), "by", layer=0, head=2),
+    "picked and seen": lambda: n02.head_picks_and_causal_mask("all"),
+    "two layers": lambda: n02.two_layer_dependencies("is"),
+    "looked at": lambda: n00.attention_of_word(load_diary(), "by", layer=0, head=2),
 }
 
 
@@ -96,7 +100,7 @@ def test_one_number_matches_the_first_recorded_words() -> None:
         [*(Sampling(tau, seed=4) for tau in (1, 2, 3)), Sampling(2, top_p=0.9, seed=4)],
     )
     number = np.random.default_rng(seed=4).random()
-    said = n03.one_number(diary.logits[22], diary.vocabulary, ways, number).alt
+    said = n03.words_at_random_number(diary.logits[22], diary.vocabulary, ways, number).alt
     for way in map(str, ways):
         assert f"{way.removeprefix('sampled, ')}: {diary.replies[way].split()[0]} with" in said
 
@@ -150,11 +154,13 @@ def test_a_cell_has_png_then_svg_with_text(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_match_computes_what_it_writes() -> None:
     two = (["a", "b"], np.array([[3, -1], [0, 4]]), np.array([[7, 1], [2, 9]]))
-    page = n01.one_match("in", [-2, 0.5], *two)
+    page = n01.query_key_comparison("in", [-2, 0.5], *two)
     assert {"−2·3 + 0.5·(−1) = ", "−6.5", "7.39", "(3, −1)", "1.000", "(2, 9)"} <= {*words_of(page.figure)}
     assert "a, key (3, −1): −2·3 + 0.5·(−1) = −6.5, e^score 0, weight 0.000, value (7, 1)" in page.alt
     for query, average in (([0, 0], "(4.5, 5)"), ([1e4, 0], "(7, 1)")):
-        assert n01.one_match("in", query, *two).alt.endswith(f"the average of the values {average}.")
+        assert n01.query_key_comparison("in", query, *two).alt.endswith(
+            f"the average of the values {average}."
+        )
 
 
 def test_triangle_counts_recorded_pairs() -> None:
@@ -168,8 +174,8 @@ def test_triangle_counts_recorded_pairs() -> None:
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
-        (lambda: n01.one_match("by", [1], [], np.eye(2), np.eye(2)), r"query is \[1\]; expected"),
-        (lambda: n02.two_layers("nice"), "'nice'; expected one of Today, weather, is and so"),
+        (lambda: n01.query_key_comparison("by", [1], [], np.eye(2), np.eye(2)), r"query is \[1\]; expected"),
+        (lambda: n02.two_layer_dependencies("nice"), "'nice'; expected one of Today, weather, is and so"),
         (lambda: plots.score_triangle(record_toy(max_new_tokens=10, ban_eos=True)), "13 tokens ran"),
     ],
 )  # fmt: skip

@@ -47,7 +47,7 @@ VARIANTS: dict[str, tuple[float, int, float]] = {
     "yours": (81.3, 19, 0.83),
 }
 NAMED = "Mia writes from Oslo . Today weather is so nice . Signed by"
-DROPPED = n14.Kept({1: 0.92, 2: 0.08}, "Ines" * 30)
+DROPPED = n14.KeptEntries({1: 0.92, 2: 0.08}, "Ines" * 30)
 PRINTS = {
     f"room {n}": exhibit.Fingerprint(np.eye(3, 4) / 10**n, exhibit.Location(2, 1, 5, 9) if n else None)
     for n in range(5)
@@ -67,9 +67,12 @@ KEPT = TimedReply(SAID, [6.0, 0.8, 0.8, 0.7, 0.7], [194, 195, 196, 197, 198])
 AGAIN = TimedReply(SAID, [6.0, 6.1, 6.2, 6.3, 6.4], [0] * 5)
 ADDS = {"embedding": 0.0, "attention 1": 0.66, "MLP 1": 10.5, "MLP 2": -2.3}
 PLACES = [WordComparison(0, ("a", "a"), 2.0, 1e-5), WordComparison(1, ("a", "w" * 30), 0.0, 0.5)]
-WAITS = {budget: (9e3 if budget > 999 else 30.0, budget / 9) for budget in n16.BUDGETS}
+WAITS = {budget: n16.P99Waits(9e3 if budget > 999 else 30.0, budget / 9) for budget in n16.BUDGETS}
 CHOICES = {(slots, budget): both for slots in n16.SLOTS for budget, both in WAITS.items()}
-TRIED = [n20.Tried(11, "256 tokens", 410.0, 9.8), n20.Tried(11, "whole prompts", 284.0, 279.0)]
+TRIED = [
+    n20.SimulatedFleet(11, "256 tokens", 410.0, 9.8),
+    n20.SimulatedFleet(11, "whole prompts", 284.0, 279.0),
+]
 
 
 def drawn_by(one: Any) -> plots.Picture:
@@ -77,58 +80,76 @@ def drawn_by(one: Any) -> plots.Picture:
 
 
 PICTURES: dict[str, Callable[[], plots.Picture]] = {
-    **{"shared heads": n06.shared_heads, "clock hands": lambda: n06.clock_hands((1.0, 0.1, 0.01))},
-    **{"one stream": n07.one_stream, "model in short": n09.model_in_short, "one layer": n12.one_layer},
-    "handed over": lambda: n19.handed_over(["Mia", "from", "Oslo", "."], 17),
-    **{"two ranks, rows": lambda: n19.two_ranks_rows(17), "mask pair": a1.mask_pair},
-    "rope pairs": a1.rope_pairs,
+    **{
+        "shared heads": n06.grouped_query_attention,
+        "clock hands": lambda: n06.rope_clock_hands((1.0, 0.1, 0.01)),
+    },
+    **{
+        "one stream": n07.residual_stream,
+        "model in short": n09.shipped_model_overview,
+        "one layer": n12.layer_timeline,
+    },
+    "handed over": lambda: n19.prefill_handover(["Mia", "from", "Oslo", "."], 17),
+    **{
+        "two ranks, rows": lambda: n19.entries_on_two_ranks(17),
+        "mask pair": a1.top_left_and_bottom_right_masks,
+    },
+    "rope pairs": a1.rope_pairs_by_layout,
     "head map": lambda: n10.head_map({(80, 64): 25, (1, 1): 15}, [(79, 63), (0, 0)]),
     "head map, 4": lambda: n10.head_map({(2, 1): 40}, [(0, 0), (3, 3)]),
     "contributions": lambda: plots.logit_contributions("Mia", {"as trained": ("Mia (1.00)", ADDS)}),
     "contributions, 4": lambda: plots.logit_contributions(
         "Sebastian", {f"{n} batches": ("w" * 90, dict.fromkeys(ADDS, -9.0 * n)) for n in range(4)}
     ),
-    "moves": lambda: n07.draw_moves(MOVES),
-    "looks, says": lambda: n08.looks_then_says(n08.training_watched()),
-    "loss": lambda: n08.loss_curve(LOSSES, level=math.log(185)),
+    "moves": lambda: n07.token_dependencies(MOVES),
+    "looks, says": lambda: n08.name_weight_and_right_names(n08.load_training_records()),
+    "loss": lambda: n08.loss_curve(LOSSES, untrained_loss=math.log(185)),
     "time": lambda: measured.line_chart("one more token", "ms", "tokens of context", CONTEXTS, TIMES, "x"),
     "time, equal ends": lambda: measured.line_chart(
         "w" * 200, "", "w", [1, 2], dict.fromkeys("abcd", (1, 1))
     ),
-    "pause": lambda: n09.pause_beside_step([8, 64, 1024], [1e-3, 2.1, 1e3], [0.66, 0.67, 1e3]),
-    "reply": lambda: n09.reply_by_the_clock(KEPT, AGAIN),
-    "to scale": lambda: n09.reply_to_scale(55, 0.7, 100),
-    "tie": lambda: n21.tie(["soup", "pie"], {"alone": [10.3125, 10.25], "beside": [10.25, 10.25]}),
+    "pause": lambda: n09.prefill_and_step_times([8, 64, 1024], [1e-3, 2.1, 1e3], [0.66, 0.67, 1e3]),
+    "reply": lambda: n09.reply_timeline(KEPT, AGAIN),
+    "to scale": lambda: n09.reply_times_to_scale(55, 0.7, 100),
+    "tie": lambda: n21.logits_on_bfloat16_axis(
+        ["soup", "pie"], {"alone": [10.3125, 10.25], "beside": [10.25, 10.25]}
+    ),
     "suspects": lambda: plots.word_differences_of_pairs(
         {"A": (PLACES, 1e-3), "w" * 30: (PLACES[:1], 1e-4), "C": (PLACES * 13, 2.0)}
     ),
     "suspect": lambda: plots.word_differences(PLACES, 1e-4),
-    "card": lambda: n11.squares({"weights": 15, "users": 53, "kept back": 12}),
+    "card": lambda: n11.memory_chart({"weights": 15, "users": 53, "kept back": 12}),
     "fingerprints": lambda: plots.fingerprint_grids(PRINTS),
     "waterfall": lambda: plots.waterfall(STEPS, "one decode step"),
-    "kept": lambda: n14.rows_left(
-        NAMED.split(), {"all": n14.kept(*shipped.load(), NAMED, GrowingCache), "w" * 90: DROPPED}
+    "kept": lambda: n14.kept_and_dropped_words(
+        NAMED.split(),
+        {"all": n14.run_and_list_kept_entries(*shipped.load(), NAMED, GrowingCache), "w" * 90: DROPPED},
     ),
-    "heads": lambda: n15.who_reads(HEADS, 4),
-    "orders": lambda: n15.two_orders(1000, 32, 24),
-    "orders, DeepSeek-V3": lambda: n15.two_orders(100_000, 128, 512),
-    "variants": lambda: n14.variants(VARIANTS, 20, "yours"),
-    "slots": lambda: n16.slots({"static": IDLE, "continuous": FULL}, 2),
-    "slots, twenty": lambda: n16.slots({"w" * 80: [{3: "A" * 30}] * 20}, 5),
-    "stall": lambda: n16.stall([16, 64, 256], [900.0, 300, 120], [5.0, 12, 60]),
-    "choices": lambda: drawn_by(n16.Choices(CHOICES, (250, 25), 9)),
+    "heads": lambda: n15.kv_entries_and_query_heads(HEADS, 4),
+    "orders": lambda: n15.expanded_and_absorbed_products(1000, 32, 24),
+    "orders, DeepSeek-V3": lambda: n15.expanded_and_absorbed_products(100_000, 128, 512),
+    "variants": lambda: n14.loss_by_cache_size(VARIANTS, 20, "yours"),
+    "slots": lambda: n16.slot_timeline({"static": IDLE, "continuous": FULL}, 2),
+    "slots, twenty": lambda: n16.slot_timeline({"w" * 80: [{3: "A" * 30}] * 20}, 5),
+    "stall": lambda: n16.ttft_and_gap_by_budget([16, 64, 256], [900.0, 300, 120], [5.0, 12, 60]),
+    "choices": lambda: drawn_by(n16.WaitMap(CHOICES, n16.P99Waits(250, 25), 9)),
     "bars": lambda: plots.stacked_bars(
         {"one": [1.0, 3.0], "none": [0.0, 0.0]}, ["run", "used again"], "tokens processed again"
     ),
-    "waits": lambda: n20.waits({"a": TRIED, "b": [n20.Tried(11, "8 + 3", 534.0, 30.7)]}, 500, 25),
-    "waits, promise far off": lambda: n20.waits({"a": TRIED[:1], "b": TRIED[1:]}, 900, 400),
+    "waits": lambda: n20.fleet_waits(
+        {"a": TRIED, "b": [n20.SimulatedFleet(11, "8 + 3", 534.0, 30.7)]}, 500, 25
+    ),
+    "waits, promise far off": lambda: n20.fleet_waits({"a": TRIED[:1], "b": TRIED[1:]}, 900, 400),
     "batches": lambda: plots.input_batches({"padded": ["  A", "BBB"], "end to end": ["ABBBCD"]}),
-    "verified": lambda: n18.verified(
+    "verified": lambda: n18.draft_verification(
         ["The", "sea"], ["is", "so", "cold", "."], ["is", "so", "calm", ".", "The"]
     ),
-    "verified, all accepted": lambda: n18.verified(["w" * 30], ["v" * 30], ["v" * 30, "u" * 30]),
-    "rounds": lambda: n18.rounds(
-        {"prompt lookup": ([0.0, 0.0, 1.25], 1.5, 1.1), "layers, k = 8": ([0.5] * 8 + [1.5], 2.75, 0.5)}
+    "verified, all accepted": lambda: n18.draft_verification(["w" * 30], ["v" * 30], ["v" * 30, "u" * 30]),
+    "rounds": lambda: n18.round_times(
+        {
+            "prompt lookup": n18.TimedRound([0.0, 0.0, 1.25], 1.5, 1.1),
+            "layers, k = 8": n18.TimedRound([0.5] * 8 + [1.5], 2.75, 0.5),
+        }
     ),
     "chosen": lambda: plots.chosen_words(["The", "w" * 90, "is", "calm", "."], [1, 3]),
     "automaton": lambda: plots.automaton(FORKED, ["The", "w" * 90, "is", "calm", "slept"]),
@@ -141,14 +162,14 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "two ways": lambda: plots.compare_probabilities(
         {"nice": (0.7, 0.0), "w" * 90: (0.3, 1.0)}, ("masked", "again")
     ),
-    "cut layer": lambda: n19.cut_layer(
+    "cut layer": lambda: n19.column_and_row_split(
         4096, {("q_proj", "o_proj"): 4096, ("gate_proj", "down_proj"): 28_672}
     ),
-    "laid over": lambda: n18.laid_over(["nice", "warm", "cold"], SIXTHS, SIXTHS[::-1]),
+    "laid over": lambda: n18.probability_overlap(["nice", "warm", "cold"], SIXTHS, SIXTHS[::-1]),
     "pages": lambda: plots.page_pool(
         {"A": 17, "B": 32, "C": 5}, {"A": [0, 1], "B": [2, 3], "C": [4]}, 12, 16
     ),
-    "stairs": lambda: n17.stairs(
+    "stairs": lambda: n17.billed_chats(
         {"a clock": n17.Client("clock tools | chat question |".split()), "w" * 12: n17.Client()}, Service()
     ),
 }

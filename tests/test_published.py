@@ -184,5 +184,5 @@ def test_falls_back_to_the_shipped_model(bare: Path, monkeypatch: pytest.MonkeyP
 
 def test_word_tokenizer_has_no_merges() -> None:
     library = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")]))
-    assert n10.order_of_joins(Tokenizer(library)) == {("a", "b"): 0}
-    assert n10.order_of_joins(Tokenizer.from_words(["a", "<eos>"])) == {}
+    assert n10.merge_ranks(Tokenizer(library)) == {("a", "b"): 0}
+    assert n10.merge_ranks(Tokenizer.from_words(["a", "<eos>"])) == {}

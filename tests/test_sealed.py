@@ -11,7 +11,7 @@ from typing import Any
 import nbformat
 import torch
 
-from helpers.chapters.a2 import Probe, Sealed
+from helpers.chapters.a2 import Probe, SealedEngine
 from helpers.check.result import Result
 from helpers.museum.engine import ReferenceServer
 from tests.machine import ROOT
@@ -45,7 +45,7 @@ def test_a_server_without_a_bug_answers_all_probes() -> None:
 def test_output_of_the_first_probes_does_not_name_causes(capsys: Any) -> None:
     outputs = set()
     for seed in SEEDS:
-        names: dict[str, Any] = {"Probe": Probe, "Sealed": lambda _, seed=seed: Sealed(seed)}
+        names: dict[str, Any] = {"Probe": Probe, "SealedEngine": lambda _, seed=seed: SealedEngine(seed)}
         *before, last = CELLS["a2-first"].replace("seed=1", "0").splitlines()
         exec("\n".join(before), names)
         picture = eval(last, names)
@@ -61,7 +61,7 @@ def neighbours(a: Probe, b: Probe) -> bool:
 @cache
 def hunted(seed: int) -> tuple[int, bool]:
     """Change one thing after another, then two; return how many probes that took, and whether it opened."""
-    engine, rings = Sealed(seed), dict[Probe, bool]()
+    engine, rings = SealedEngine(seed), dict[Probe, bool]()
     pairs = [(a, b) for a, b in itertools.combinations(CHANGES, 2) if a[0] != b[0]]
     for changed in [(), *((change,) for change in CHANGES), *pairs]:
         probe = Probe(LETTER)._replace(**dict(changed))
@@ -87,21 +87,21 @@ def test_the_probes_in_the_fold_open_their_engines() -> None:
     lines = re.findall(r"^\| (\d) \| `(.*?)` \| `(.*?)` \|$", CELLS["a2-open-fold"], re.MULTILINE)
     assert [int(seed) for seed, _, _ in lines] == [*SEEDS[1:]]
     for seed, wrong, right in lines:
-        shown = Sealed(int(seed)).open(eval(wrong, dict(names)), eval(right, dict(names)))
+        shown = SealedEngine(int(seed)).open(eval(wrong, dict(names)), eval(right, dict(names)))
         assert "Open, after 2 probes" in str(getattr(shown, "data", shown))
 
 
 def test_unsuitable_probes_do_not_open_an_engine() -> None:
     engine, plain, cached = (
-        Sealed(3),
+        SealedEngine(3),
         Probe(LETTER),
         Probe(LETTER, earlier_request=SAME),
     )  # a mask at the wrong corner
     for wrong, right, reason in [
         (..., ..., "Not solved yet"),
         (Probe(LETTER, chunk=6, pads=5), plain, "differ in 2 things"),
-        (plain, Probe(LETTER, chunk=6), "right on `wrong`"),
-        (Probe(LETTER, chunk=6), Probe(LETTER, chunk=9), "wrong on `right`"),
+        (plain, Probe(LETTER, chunk=6), "right on `failing_probe`"),
+        (Probe(LETTER, chunk=6), Probe(LETTER, chunk=9), "wrong on `passing_probe`"),
         (cached, plain, "2 of the eight engines"),
     ]:
         assert reason in repr(engine.open(wrong, right))

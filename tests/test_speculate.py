@@ -162,10 +162,10 @@ def test_first_token_of_a_round_has_its_seconds() -> None:
 
 def test_speedup_is_counted_without_prefill() -> None:
     ways = {"word by word": None, "all right": (FixedDrafter(REPLY), 4)}
-    tried = n18.replies_with(MODEL, [PROMPT], ways, 11, turns=1)
-    assert [one.words for one in tried.values()] == [1, 5]
-    assert [one.ran for one in tried.values()] == [[], [5, 5]]
-    assert all(one.seconds > 0 for one in tried.values())
+    tried = n18.time_replies_with_drafters(MODEL, [PROMPT], ways, 11, n_repeats=1)
+    assert [one.words_per_pass for one in tried.values()] == [1, 5]
+    assert [one.pass_sizes for one in tried.values()] == [[], [5, 5]]
+    assert all(one.seconds_per_word > 0 for one in tried.values())
 
 
 DRAFTERS: dict[str, Callable[[], Drafter]] = {

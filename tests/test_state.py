@@ -234,7 +234,7 @@ def test_timed_steps_have_equal_context(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(n23, "decode_step", watched)
     for model in (tiny_state((0, 1, 2)).float(), tiny()):
-        step = n23.step_at(model, 40)
+        step = n23.make_decode_step_task(model, 40)
         step()
         step()
     assert lengths == [40] * 4

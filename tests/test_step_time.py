@@ -150,7 +150,7 @@ def test_sizes_of_the_shipped_model_match_its_config() -> None:
 
 
 def test_eight_cards_with_whole_lm_heads() -> None:
-    parts, measured = n19.over_cards(1e-3, 2e-6)["Llama-3.1-8B, 8 cards"]
+    parts, measured = n19.step_times_by_cards(1e-3, 2e-6)["Llama-3.1-8B, 8 cards"]
     table, rows = 128_256 * 4096, 101 * 32 * 2 * 8 * 128
     reading = 2 * ((8_030_261_248 - 2 * table + rows) / 8 + table) / 1.7e9
     ends = [0, reading, reading + 1, reading + 1 + 64 * 0.002]  # ms: two sums in each of 32 layers

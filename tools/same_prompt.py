@@ -26,7 +26,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, DynamicCache
 
-from helpers.chapters.n21 import RECORDED, TEXTS, Reply, answer, differ, first_other
+from helpers.chapters.n21 import (
+    BATCH_PROMPTS,
+    RECORDED_RESULTS_FILE,
+    GreedyReply,
+    count_different_logits,
+    first_difference_index,
+    generate_batch,
+)
 from helpers.model import evaluate, shipped
 from helpers.model.attention import Core
 from helpers.model.cache import PagedCache
@@ -40,12 +47,12 @@ N_DIARIES, N_TOKENS = 1000, 24
 
 def answer_in_batches(
     model: Transformer, prompts: Sequence[Sequence[int]], n_tokens: int, batch_size: int
-) -> list[Reply]:
+) -> list[GreedyReply]:
     """Return the replies to prompts, in order, from batches of `batch_size` prompts."""
     return [
         reply
         for i in range(0, len(prompts), batch_size)
-        for reply in answer(model, prompts[i : i + batch_size], n_tokens)
+        for reply in generate_batch(model, prompts[i : i + batch_size], n_tokens)
     ]
 
 
@@ -119,7 +126,7 @@ class ReplyChanges(NamedTuple):
     ties: int
 
 
-def count_changes(before: Sequence[Reply], after: Sequence[Reply]) -> ReplyChanges:
+def count_changes(before: Sequence[GreedyReply], after: Sequence[GreedyReply]) -> ReplyChanges:
     """Compare the words of replies up to and including the first difference of each pair.
 
     After the first difference, two replies continue different texts.
@@ -129,7 +136,7 @@ def count_changes(before: Sequence[Reply], after: Sequence[Reply]) -> ReplyChang
     """
     texts, words, ties = 0, 0, 0
     for a, b in zip(before, after, strict=True):
-        n = first_other(a.tokens, b.tokens)
+        n = first_difference_index(a.tokens, b.tokens)
         same = len(a.tokens) if n is None else n + 1
         texts, words = texts + (n is not None), words + same
         ties += int((top_2_margin(a.logits[:same]) == 0).sum())
@@ -148,7 +155,7 @@ class CacheWithOverwrittenValue(PagedCache):
 
 
 @torch.inference_mode()
-def run_in_transformers(model: Any, ids: Sequence[int], forced_ids: Sequence[int]) -> Reply:
+def run_in_transformers(model: Any, ids: Sequence[int], forced_ids: Sequence[int]) -> GreedyReply:
     """Run a prompt and then a given reply, token by token, with a model of `transformers`.
 
     Args:
@@ -163,10 +170,12 @@ def run_in_transformers(model: Any, ids: Sequence[int], forced_ids: Sequence[int
     for input_ids in (ids, *([token] for token in forced_ids[:-1])):
         steps.append(model(torch.tensor([input_ids]), past_key_values=cache).logits[0, -1].float())
     logits = torch.stack(steps)
-    return Reply(logits.argmax(-1).tolist(), logits)
+    return GreedyReply(logits.argmax(-1).tolist(), logits)
 
 
-def compare_runs(tokenizer: Tokenizer, forced_ids: Sequence[int], a: Reply, b: Reply) -> dict[str, Any]:
+def compare_runs(
+    tokenizer: Tokenizer, forced_ids: Sequence[int], a: GreedyReply, b: GreedyReply
+) -> dict[str, Any]:
     """Return how two runs of the same words differ.
 
     Args:
@@ -203,10 +212,10 @@ def record_suspect_pairs(model: Transformer, narrow: Transformer, tokenizer: Tok
         narrow: the model in bfloat16.
         tokenizer: the tokenizer.
     """
-    prompt = tokenizer.encode(TEXTS[0])
-    forced = answer(model, [prompt], N_TOKENS)[0].tokens
+    prompt = tokenizer.encode(BATCH_PROMPTS[0])
+    forced = generate_batch(model, [prompt], N_TOKENS)[0].tokens
     [plain], [short], [bug] = (
-        answer(variant, [prompt], N_TOKENS, forced, cache_type)
+        generate_batch(variant, [prompt], N_TOKENS, forced, cache_type)
         for variant, cache_type in (
             (model, PagedCache),
             (narrow, PagedCache),
@@ -231,9 +240,9 @@ def record_carla_prompt(model: Transformer, narrow: Transformer, tokenizer: Toke
     Returns:
         Both replies, the first two different words, their logits, and the counts of `count_changed_logits`.
     """
-    prompts = [tokenizer.encode(text) for text in TEXTS]
-    alone, batched = (answer(narrow, batch, N_TOKENS)[0] for batch in (prompts[:1], prompts))
-    other = first_other(alone.tokens, batched.tokens)
+    prompts = [tokenizer.encode(text) for text in BATCH_PROMPTS]
+    alone, batched = (generate_batch(narrow, batch, N_TOKENS)[0] for batch in (prompts[:1], prompts))
+    other = first_difference_index(alone.tokens, batched.tokens)
     assert other is not None, "no word changed"
     ids = [reply.tokens[other] for reply in (alone, batched)]
     return {
@@ -263,19 +272,19 @@ def count_changed_logits(
     """
     counts: dict[str, dict[str, int]] = {}
     for model in models:
-        [alone] = answer(model, prompts[:1], N_TOKENS)
+        [alone] = generate_batch(model, prompts[:1], N_TOKENS)
         ways = {
-            "with 4 hidden keys": answer(
+            "with 4 hidden keys": generate_batch(
                 with_hidden_keys(model, n_hidden), prompts[:1], N_TOKENS, alone.tokens
             )[0],
-            "with 7 more rows in each product": answer(
+            "with 7 more rows in each product": generate_batch(
                 with_more_rows(model, 7), prompts[:1], N_TOKENS, alone.tokens
             )[0],
-            "in the batch of eight": answer(model, prompts, N_TOKENS, alone.tokens)[0],
+            "in the batch of eight": generate_batch(model, prompts, N_TOKENS, alone.tokens)[0],
         }
         dtype = str(model.embed_tokens.weight.dtype).removeprefix("torch.")
         for way, reply in ways.items():
-            counts.setdefault(way, {})[dtype] = differ(reply, alone)
+            counts.setdefault(way, {})[dtype] = count_different_logits(reply, alone)
     return counts
 
 
@@ -310,4 +319,4 @@ def main() -> None:
             "bfloat16": count_changed_replies(narrow, prompts),
         },
     }
-    RECORDED.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    RECORDED_RESULTS_FILE.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -31,7 +31,7 @@ class SeenEnoughError(Exception):
     """Raised to stop training after the last batch that is recorded."""
 
 
-def measure_attention_to_name(model: Transformer, tokenizer: Tokenizer, batches: int) -> n08.Look:
+def measure_attention_to_name(model: Transformer, tokenizer: Tokenizer, batches: int) -> n08.TrainingRecord:
     """Measure how the model predicts the name after `by`, and how many of 50 diaries it signs correctly.
 
     Args:
@@ -45,13 +45,13 @@ def measure_attention_to_name(model: Transformer, tokenizer: Tokenizer, batches:
     words = dict(evaluate.next_words(model, tokenizer, shipped.DIARY, n=tokenizer.vocab_size))
     output = [evaluate.next_words(model, tokenizer, one.prompt, 1)[0][0] for one in diaries]
     off = without_heads(model, [shipped.NAME_HEAD])
-    return n08.Look(
+    return n08.TrainingRecord(
         batches=batches,
-        weight=round(float(sum(weights[n] for n, word in enumerate(read) if word == NAME)), 3),
+        name_weight=round(float(sum(weights[n] for n, word in enumerate(read) if word == NAME)), 3),
         probability=round(words[NAME], 3),
-        right=sum(word == one.name for word, one in zip(output, diaries, strict=True)),
-        bars=round_contributions(name_contributions(model, tokenizer, shipped.DIARY, NAME)),
-        off=round_contributions(name_contributions(off, tokenizer, shipped.DIARY, NAME)),
+        n_signed_right=sum(word == one.name for word, one in zip(output, diaries, strict=True)),
+        contributions=round_contributions(name_contributions(model, tokenizer, shipped.DIARY, NAME)),
+        contributions_head_off=round_contributions(name_contributions(off, tokenizer, shipped.DIARY, NAME)),
     )
 
 
@@ -81,4 +81,4 @@ def main() -> None:
     with suppress(SeenEnoughError):
         train(model, watched(), STEPS, bar=False)
     lines = ",\n".join(json.dumps(one) for one in seen)
-    n08.WATCHED.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    n08.TRAINING_RECORDS_FILE.write_text(f"[\n{lines}\n]\n", encoding="utf-8")

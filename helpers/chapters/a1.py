@@ -12,7 +12,7 @@ from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import join_words
 
 
-def weight_left(guess: Any) -> Guess:
+def check_late_mask_weight_guess(guess: Any) -> Guess:
     """Compare a guess of the first token's weight if the mask is applied after the softmax, not before.
 
     The token is the first of four with equal scores, and it attends only to itself.
@@ -20,23 +20,23 @@ def weight_left(guess: Any) -> Guess:
     return Guess(guess, 1 / 4, "Softmax shared 1 among four, and three shares were thrown away.")
 
 
-def keys_seen(guess: Any, seen: list[int]) -> Guess:
+def check_keys_seen_guess(guess: Any, keys_seen: list[int]) -> Guess:
     """Compare a guess of the keys that a query sees with the keys that it actually saw."""
-    return Guess(guess, seen, "It is query 1 of this call, so it sees key 1.")
+    return Guess(guess, keys_seen, "It is query 1 of this call, so it sees key 1.")
 
 
-def with_sink(guess: Any) -> Guess:
+def check_sink_output_guess(guess: Any) -> Guess:
     """Compare a guess of a head's output for the values 10, 20, 1 and 5 and a sink, all with a score of 0."""
     return Guess(guess, sum((10, 20, 1, 5)) / 5, "Five shares of 0.2, and the sink's is thrown away.")
 
 
-def added_in_bfloat16(guess: Any) -> Guess:
+def check_bfloat16_sum_guess(guess: Any) -> Guess:
     """Compare a guess of the sum 256 + 1 + 1 in bfloat16, added from left to right."""
     left = torch.tensor(256.0).bfloat16() + 1 + 1
     return Guess(guess, left.item(), "257 would need 9 bits, so it is rounded to 256, twice.")
 
 
-def mask_pair() -> Picture:
+def top_left_and_bottom_right_masks() -> Picture:
     """Draw the mask that `is_causal=True` applies to queries 5 and 6, and the mask that decode needs."""
     applied, right = np.tri(2, 6, dtype=bool), np.tri(2, 6, 4, dtype=bool)
     masks = {
@@ -78,7 +78,7 @@ def mask_pair() -> Picture:
     )
 
 
-def rope_pairs() -> Picture:
+def rope_pairs_by_layout() -> Picture:
     """Draw which pairs of a head's 8 numbers RoPE rotates together, in three cases.
 
     The numbers are in the order of a GGUF file, rotated as there; in this package's order; and in the file's

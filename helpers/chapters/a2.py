@@ -10,7 +10,7 @@ from typing import Any
 from IPython.display import Markdown
 
 from helpers import plots
-from helpers.chapters.n22 import cause as cause
+from helpers.chapters.n22 import check_cause_guess as check_cause_guess
 from helpers.check.result import Result
 from helpers.drawing.canvas import Picture
 from helpers.drawing.tables import Table
@@ -22,7 +22,7 @@ OSLO = "Mia writes from Oslo . Monday is sunny in Oslo . Mia"
 ELSEWHERE = "Mia writes from Oslo . Monday is sunny in Rome . Mia likes the soup"
 KYIV = "Tomas lives in Kyiv . Tomas walked to the garden in Kyiv . The evening in Kyiv was snowy . Tomas"
 # From each server with a bug to a probe to which its reply is wrong.
-BAD = {
+REVEALING_PROBES = {
     engine.MaskAlignedTopLeft: Probe(OSLO, chunk=2),
     engine.PaddingVisibleInDecode: Probe(ROME, pads=32),
     engine.UnwrittenEntriesVisible: Probe(MIA, chunk=256),
@@ -32,31 +32,31 @@ BAD = {
     engine.EntriesCountedAsPosition: Probe(CARLA),
     engine.ResetKeepsLength: Probe(MIA.replace("Mia", "Jonas"), earlier_request=CARLA),
 }
-BUGS = [*BAD]
+BUGGY_SERVERS = [*REVEALING_PROBES]
 
 
-def eight() -> Table:
-    """Return a table with a wrong reply of each of the eight servers, next to the right reply."""
+def wrong_replies_table() -> Table:
+    """Return a table with one wrong reply from each of the eight servers, next to the right reply."""
     lines = [
         [f"… {reference_run(probe).reply_text}", f"… {server.answer(probe).reply_text}"]
-        for server, probe in BAD.items()
+        for server, probe in REVEALING_PROBES.items()
     ]
     return Table(sorted(lines), [f"reply {n}" for n in range(1, 9)], ["right", "said"])
 
 
-class Sealed:
+class SealedEngine:
     """An engine with one of eight bugs.
 
     Args:
         seed: chooses the bug; each of the seeds 0 to 7 chooses a different bug.
 
     Attributes:
-        asked: the distinct probes asked so far.
+        asked_probes: the distinct probes asked so far.
     """
 
     def __init__(self, seed: int) -> None:
-        servers = random.Random(seed // len(BUGS)).sample(BUGS, len(BUGS))
-        self.asked, self._server = list[Probe](), servers[seed % len(BUGS)]
+        servers = random.Random(seed // len(BUGGY_SERVERS)).sample(BUGGY_SERVERS, len(BUGGY_SERVERS))
+        self.asked_probes, self._server = list[Probe](), servers[seed % len(BUGGY_SERVERS)]
 
     def ask(self, *probes: Probe) -> Picture:
         """Draw the engine's fingerprint on each probe, and print its reply next to that of a plain run.
@@ -68,45 +68,49 @@ class Sealed:
                 f"… {runner.reply_text}" for runner in (reference_run(probe), self._server.answer(probe))
             )
             print(f"probe {n}: {probe}\n    plain  {plain}\n    engine {actual}")
-        self.asked += [probe for probe in probes if probe not in self.asked]
+        self.asked_probes += [probe for probe in probes if probe not in self.asked_probes]
         prints = {f"probe {n}": self._server.fingerprint(probe) for n, probe in enumerate(probes, 1)}
         return plots.fingerprint_grids(prints, "Engine against plain run")
 
-    def open(self, wrong: Any, right: Any) -> Result | Markdown:
+    def open(self, failing_probe: Any, passing_probe: Any) -> Result | Markdown:
         """Show the bug if two probes identify it; otherwise return a `Result` that says why they do not.
 
         The probes must differ in exactly one field, and no other of the eight engines may have the same
-        fingerprints on both.
+        fingerprints on these two probes.
 
         Args:
-            wrong: a probe on which the engine differs from a plain run.
-            right: a probe on which the engine does not differ from a plain run.
+            failing_probe: a probe on which the engine differs from a plain run.
+            passing_probe: a probe on which the engine does not differ from a plain run.
         """
-        if not (isinstance(wrong, Probe) and isinstance(right, Probe)):
+        if not (isinstance(failing_probe, Probe) and isinstance(passing_probe, Probe)):
             return Result("not solved yet", "write two probes, Probe(…), instead of the dots.")
-        if problem := self.problem(wrong, right):
+        if problem := self.why_not_identified(failing_probe, passing_probe):
             return Result("not right yet", problem)
         [name] = [name for name, method in vars(self._server).items() if inspect.isfunction(method)]
         methods = [getattr(server, name) for server in (self._server, ReferenceServer)]
         fences = [f"```python\n{dedent(inspect.getsource(method))}```" for method in methods]
         sources = "\n\nand right would be\n\n".join(fences)
-        n_probes = len({*self.asked, wrong, right})
+        n_probes = len({*self.asked_probes, failing_probe, passing_probe})
         return Markdown(f"**Open, after {n_probes} probes.** {self._server.__doc__}\n\n{sources}")
 
-    def problem(self, wrong: Probe, right: Probe) -> str:
+    def why_not_identified(self, failing_probe: Probe, passing_probe: Probe) -> str:
         """Return why two probes do not identify the bug, or "" if they do. For the arguments, see `open`."""
-        changed = sum(a != b for a, b in zip(wrong, right, strict=True))
+        changed = sum(a != b for a, b in zip(failing_probe, passing_probe, strict=True))
         if changed != 1:
             return (
                 f"the probes differ in {changed} things; change one, so that nothing else can be the cause."
             )
-        ring, unexpected_ring = (self._server.fingerprint(probe).first_difference for probe in (wrong, right))
-        if not ring:
-            return "the engine is right on `wrong`: its fingerprint there has no ring."
-        if unexpected_ring:
-            return "the engine is wrong on `right`, too: its fingerprint there has a ring."
-        candidates = [server for server in BUGS if not server.fingerprint(right).first_difference]
-        n = [(server.fingerprint(wrong).first_difference or (None,))[:2] for server in candidates].count(
-            ring[:2]
+        ring, unexpected_ring = (
+            self._server.fingerprint(probe).first_difference for probe in (failing_probe, passing_probe)
         )
+        if not ring:
+            return "the engine is right on `failing_probe`: its fingerprint there has no ring."
+        if unexpected_ring:
+            return "the engine is wrong on `passing_probe`, too: its fingerprint there has a ring."
+        candidates = [
+            server for server in BUGGY_SERVERS if not server.fingerprint(passing_probe).first_difference
+        ]
+        n = [
+            (server.fingerprint(failing_probe).first_difference or (None,))[:2] for server in candidates
+        ].count(ring[:2])
         return f"{n} of the eight engines have these two fingerprints." if n > 1 else ""

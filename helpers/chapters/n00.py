@@ -7,7 +7,7 @@ from helpers.plots.attention import attention_in_text
 from helpers.trace import Trace
 
 
-def looked_at(trace: Trace, word: str, layer: int, head: int) -> Picture:
+def attention_of_word(trace: Trace, word: str, layer: int, head: int) -> Picture:
     """Draw one head's attention weights when a word was processed, and the word that came next.
 
     Args:

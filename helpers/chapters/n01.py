@@ -16,20 +16,22 @@ from helpers.drawing.numbers import format_number
 from helpers.drawing.words import SMALL, join_words, require, shorten
 from helpers.sampling import softmax
 
-CARRIED = [toy.NUMBERS[word] for word in toy.PROMPT]
-T = len(CARRIED)
-NOTHING = "none"  # the result of a head that has no number to pick
-MATCHED = [(head, "left") for head in ("word", "key")]  # headings of `one_match`, and their alignment
-MATCHED += [(head, "right") for head in ("score", "e^score", "weight")] + [("value", "left")]
+PROMPT_NUMBERS = [toy.NUMBERS[word] for word in toy.PROMPT]
+T = len(PROMPT_NUMBERS)
+EMPTY_CONTEXT = "none"  # the result of a head that has no number to pick
+COLUMNS = [
+    (head, "left") for head in ("word", "key")
+]  # headings of `query_key_comparison`, and their alignment
+COLUMNS += [(head, "right") for head in ("score", "e^score", "weight")] + [("value", "left")]
 
 
-def one_match(
-    asks: str, query: Sequence[float], words: Sequence[str], keys: np.ndarray, values: np.ndarray
+def query_key_comparison(
+    query_word: str, query: Sequence[float], words: Sequence[str], keys: np.ndarray, values: np.ndarray
 ) -> Picture:
     """Draw how one query is compared with the keys of a few words, and how their values are averaged.
 
     Args:
-        asks: the word that has the query.
+        query_word: the word that has the query.
         query: two numbers.
         words: the S words that the query sees, one line each.
         keys: two numbers for each word, (S, 2).
@@ -52,9 +54,9 @@ def one_match(
     def draw(sheet: Sheet) -> None:
         places = (10, 74, 266, 330, 390, 404)
         name, key, score, exp, weight, value = places
-        sheet.text(18, 20, asks, colour="query", bold=True)
-        sheet.text(28 + 10 * len(asks), 20, f"has the query {_pair(q)}", colour="query")
-        for x, (head, at) in zip(places, MATCHED, strict=True):
+        sheet.text(18, 20, query_word, colour="query", bold=True)
+        sheet.text(28 + 10 * len(query_word), 20, f"has the query {_pair(q)}", colour="query")
+        for x, (head, at) in zip(places, COLUMNS, strict=True):
             sheet.note(x, 54, head, at=at)
         for n, word in enumerate(words):
             y = 84 + 34 * n
@@ -78,7 +80,7 @@ def one_match(
         f"weight {weights[n]:.3f}, value {_pair(v[n])}"
         for n, word in enumerate(words)
     ]
-    alt = f"{asks} has the query {_pair(q)}. {'; '.join(lines)}. The sum of e^score is {total}, "
+    alt = f"{query_word} has the query {_pair(q)}. {'; '.join(lines)}. The sum of e^score is {total}, "
     return Picture(draw, f"{alt}the average of the values {output}.")
 
 
@@ -94,7 +96,7 @@ def _product(a: float, b: float, place: str = "first") -> str:
     return f"{sign}{format_number(abs(a))}·{second}"
 
 
-def strips(position: int) -> Picture:
+def attention_weights_at(position: int) -> Picture:
     """Draw the attention weights and the context of each of the toy's heads at one position of the prompt.
 
     The area of a square is proportional to the weight.
@@ -102,7 +104,7 @@ def strips(position: int) -> Picture:
     Args:
         position: the query's position, from 1.
     """
-    words, v = toy.PROMPT[:position], CARRIED[:position]
+    words, v = toy.PROMPT[:position], PROMPT_NUMBERS[:position]
     weights = softmax(toy.rule_scores(position))[:, -1]  # the last query sees every token
     contexts = [format_number(x) for x in toy.four_heads(v)]
 
@@ -149,32 +151,34 @@ def strips(position: int) -> Picture:
     return Picture(draw, alt)
 
 
-def newest_at_weather(guess: Any) -> Guess:
+def check_newest_context_guess(guess: Any) -> Guess:
     """Compare a guess with the context of the head `newest` at the word `weather`."""
-    return Guess(guess, CARRIED[1])
+    return Guess(guess, PROMPT_NUMBERS[1])
 
 
-def mean(numbers: Sequence[float]) -> float | str:
-    """Return the mean, or `NOTHING` if there are no numbers."""
-    return sum(numbers) / len(numbers) if len(numbers) else NOTHING
+def mean_or_empty(numbers: Sequence[float]) -> float | str:
+    """Return the mean, or `EMPTY_CONTEXT` if there are no numbers."""
+    return sum(numbers) / len(numbers) if len(numbers) else EMPTY_CONTEXT
 
 
-HEADS: dict[str, Callable[[Sequence[float]], Any]] = {
-    "even": lambda numbers: mean(numbers[1::2]),
+HEAD_RULES: dict[str, Callable[[Sequence[float]], Any]] = {
+    "even": lambda numbers: mean_or_empty(numbers[1::2]),
     "newest": lambda numbers: numbers[-1],
     "first": lambda numbers: numbers[0],
 }
 
 
-def table_with(**otherwise: Callable[[Sequence[float]], Any]) -> dict[str, list[Any]]:
+def context_table(**replaced_heads: Callable[[Sequence[float]], Any]) -> dict[str, list[Any]]:
     """Return the right table, a row of four contexts for each word of the prompt, with some heads replaced.
 
     Args:
-        otherwise: maps the names of the replaced heads to functions that take the visible numbers and return
-            the context.
+        replaced_heads: maps the names of the replaced heads to functions that take the visible numbers and
+            return the context.
     """
-    heads = HEADS | {"all": mean} | otherwise
-    return {word: [heads[name](CARRIED[:t]) for name in toy.HEADS] for t, word in enumerate(toy.PROMPT, 1)}
+    heads = HEAD_RULES | {"all": mean_or_empty} | replaced_heads
+    return {
+        word: [heads[name](PROMPT_NUMBERS[:t]) for name in toy.HEADS] for t, word in enumerate(toy.PROMPT, 1)
+    }
 
 
 def read_cell(table: dict[str, list[Any]], word: str, head: int) -> Any:
@@ -200,39 +204,41 @@ def read_cell(table: dict[str, list[Any]], word: str, head: int) -> Any:
     return row if row is ... else row[head]
 
 
-def cell(word: str, head: int) -> Case:
+def cell_case(word: str, head: int) -> Case:
     """Return the case that checks one cell of the table, with the expected value described in words.
 
     Args:
         word: the row.
         head: the column, from 0.
     """
-    name, visible = toy.HEADS[head], CARRIED[: toy.PROMPT.index(word) + 1]
+    name, visible = toy.HEADS[head], PROMPT_NUMBERS[: toy.PROMPT.index(word) + 1]
     picked = [visible[1::2], visible[-1:], visible[:1], visible][head]
     numbers = " and ".join([", ".join(map(str, picked[:-1])), *map(str, picked[-1:])])
     wanted = f"the average of {numbers}" if picked[1:] else f"{sum(picked)}, all there is to pick"
     return Case(
         (word, head),
         f"`{word}` under `{name}`",
-        expected_in_words=wanted if picked else f"{NOTHING!r}, as it was given",
+        expected_in_words=wanted if picked else f"{EMPTY_CONTEXT!r}, as it was given",
     )
 
 
 table = Exercise(
     name="table",
     todo="fill in the table, a line of four numbers for each word.",
-    cases=[cell(word, head) for word in ("weather", "is", "so", "Today") for head in range(len(toy.HEADS))],
+    cases=[
+        cell_case(word, head) for word in ("weather", "is", "so", "Today") for head in range(len(toy.HEADS))
+    ],
     run_case=read_cell,
-    right_answer=table_with(),
+    right_answer=context_table(),
     wrong_answers=[
         f"divided by the prompt's length, {T}; divide by how many tokens are visible from here.",
-        table_with(all=lambda visible: sum(visible) / T),
+        context_table(all=lambda visible: sum(visible) / T),
         "it sees the future: a token may look at itself and at what stands before it.",
-        dict.fromkeys(toy.PROMPT, table_with()["so"]),
+        dict.fromkeys(toy.PROMPT, context_table()["so"]),
         "positions count from 1: `Today` stands at an odd one, `weather` at an even one.",
-        table_with(even=lambda visible: mean(visible[::2])),
+        context_table(even=lambda visible: mean_or_empty(visible[::2])),
         "added up, not averaged.",
-        table_with(even=lambda visible: sum(visible[1::2]) or NOTHING, all=sum),
+        context_table(even=lambda visible: sum(visible[1::2]) or EMPTY_CONTEXT, all=sum),
     ],
     success="all 16 cells, with 12.5, 5, 10, 9 in the line of `so`.",
 )

@@ -22,17 +22,17 @@ NUMBERS = [float(toy.NUMBERS[word]) for word in toy.PROMPT]
 T = len(NUMBERS)
 
 
-def probabilities(words: Sequence[str], given: Sequence[float]) -> Picture:
+def word_probabilities(words: Sequence[str], probabilities: Sequence[float]) -> Picture:
     """Draw a text with a bar under each word but the first: its probability, given the words before it.
 
     Args:
         words: the text.
-        given: the probability of each word but the first, 0 to 1.
+        probabilities: the probability of each word but the first, 0 to 1.
     """
 
     def draw(sheet: Sheet) -> None:
         x, y = 18.0, 20.0
-        for word, p in zip(words, [None, *given], strict=True):
+        for word, p in zip(words, [None, *probabilities], strict=True):
             shown = shorten(word, sheet.width - 40)
             width = max(34.0, text_width(shown))
             if x + width > sheet.width - 14:
@@ -44,15 +44,15 @@ def probabilities(words: Sequence[str], given: Sequence[float]) -> Picture:
                 sheet.note(x, y + 30, whole_percent(p), colour="ink" if p < 0.9 else "soft")
             x += width + 9
 
-    each = [f"{printable(word)} {whole_percent(p)}" for word, p in zip(words[1:], given, strict=True)]
+    each = [f"{printable(word)} {whole_percent(p)}" for word, p in zip(words[1:], probabilities, strict=True)]
     alt = (
-        f"{pluralize(len(given), 'word')} behind {printable(words[0])}, each with the probability that it "
-        f"was given before it came, in percent: {', '.join(each)}."
+        f"{pluralize(len(probabilities), 'word')} behind {printable(words[0])}, each with the probability "
+        f"that it was given before it came, in percent: {', '.join(each)}."
     )
     return Picture(draw, alt)
 
 
-def two_layers(word: str) -> Picture:
+def two_layer_dependencies(word: str) -> Picture:
     """Draw the results of layer 1, and the tokens, from which one token's result in layer 2 is computed.
 
     Links lead down to each result from the tokens or results that it is computed from. The boxes and links
@@ -97,7 +97,7 @@ def two_layers(word: str) -> Picture:
     return Picture(draw, alt)
 
 
-def picked_and_seen(head: str) -> Picture:
+def head_picks_and_causal_mask(head: str) -> Picture:
     """Draw two grids of query-key pairs: those that one of the toy's heads picks, and those the mask allows.
 
     Args:
@@ -151,16 +151,16 @@ def probabilities_after_prompt(n: int = 4) -> dict[str, tuple[float, float]]:
 Prefill = Callable[[Sequence[float]], np.ndarray]
 
 
-def prefill_that(sees: Callable[[int, int, str], int]) -> Prefill:
+def prefill_seeing(n_visible: Callable[[int, int, str], int]) -> Prefill:
     """Return a prefill whose tokens see a given number of tokens, which may be too many.
 
     Args:
-        sees: takes the query's position, from 1, the number of tokens, and the name of a head; returns how
-            many tokens, from the first, the query sees in that head.
+        n_visible: takes the query's position, from 1, the number of tokens, and the name of a head; returns
+            how many tokens, from the first, the query sees in that head.
     """
 
     def row(t: int, x: Sequence[float]) -> list[float]:
-        return [toy.four_heads([*x[: sees(t, len(x), name)]])[h] for h, name in enumerate(toy.HEADS)]
+        return [toy.four_heads([*x[: n_visible(t, len(x), name)]])[h] for h, name in enumerate(toy.HEADS)]
 
     return lambda numbers: np.array([row(t, numbers) for t in range(1, len(numbers) + 1)])
 
@@ -168,53 +168,57 @@ def prefill_that(sees: Callable[[int, int, str], int]) -> Prefill:
 PREFILLS: dict[str, Prefill] = {  # all but the first two look ahead
     "the right prefill": toy.prefill_matrix,
     "a masked prefill of other heads": lambda numbers: -toy.prefill_matrix(numbers),
-    "a prefill that has no causal mask": prefill_that(lambda t, n, head: n),
-    "a prefill whose tokens see one too many": prefill_that(lambda t, n, head: min(t + 1, n)),
-    "a prefill whose first token sees all": prefill_that(lambda t, n, head: n if t == 1 else t),
-    "a prefill whose middle token sees all": prefill_that(lambda t, n, head: n if t == (n + 1) // 2 else t),
-    "a prefill whose `newest` sees all": prefill_that(lambda t, n, head: n if head == "newest" else t),
-    "a prefill whose `all` sees all": prefill_that(lambda t, n, head: n if head == "all" else t),
+    "a prefill that has no causal mask": prefill_seeing(lambda t, n, head: n),
+    "a prefill whose tokens see one too many": prefill_seeing(lambda t, n, head: min(t + 1, n)),
+    "a prefill whose first token sees all": prefill_seeing(lambda t, n, head: n if t == 1 else t),
+    "a prefill whose middle token sees all": prefill_seeing(lambda t, n, head: n if t == (n + 1) // 2 else t),
+    "a prefill whose `newest` sees all": prefill_seeing(lambda t, n, head: n if head == "newest" else t),
+    "a prefill whose `all` sees all": prefill_seeing(lambda t, n, head: n if head == "all" else t),
     "a prefill whose first two lines move, but no column's sum": lambda x: (
         toy.prefill_matrix(x) + x[-1] * np.array([1, -1, *[0] * (len(x) - 2)])[:, None]
     ),
 }
 
 
-def two_runs(rows: Callable[..., Any], last: float = 500.0) -> Callable[[Prefill], bool]:
+def make_future_test(
+    compared_cells: Callable[..., Any], changed_number: float = 500.0
+) -> Callable[[Prefill], bool]:
     """Return a `test_future`: it changes the last number, and is True if the compared cells stay the same.
 
     Args:
-        rows: takes a prefill's table, (T, H), and returns the cells to compare.
-        last: the changed last number.
+        compared_cells: takes a prefill's table, (T, H), and returns the cells to compare.
+        changed_number: the changed last number.
     """
-    changed = [*NUMBERS[:-1], last]
-    return lambda prefill: bool(np.allclose(rows(prefill(NUMBERS)), rows(prefill(changed))))
+    changed = [*NUMBERS[:-1], changed_number]
+    return lambda prefill: bool(
+        np.allclose(compared_cells(prefill(NUMBERS)), compared_cells(prefill(changed)))
+    )
 
 
 change_future = Exercise(
     name="test_future",
     todo="let test_future return True or False.",
     cases=[Case((prefill,), f"test_future with {name}") for name, prefill in PREFILLS.items()],
-    right_answer=two_runs(lambda table: table[:-1]),
+    right_answer=make_future_test(lambda table: table[:-1]),
     wrong_answers=[
         "the line of the changed number, or one after it, is compared too; those may change.",
-        two_runs(lambda table: table),
-        two_runs(lambda table: table[-1]),
+        make_future_test(lambda table: table),
+        make_future_test(lambda table: table[-1]),
         "True each time: are the two lists of numbers different (`b = a` is no copy)? Is all compared?",
-        two_runs(lambda table: table, last=NUMBERS[-1]),
+        make_future_test(lambda table: table, changed_number=NUMBERS[-1]),
         "not every earlier line is compared.",
-        *[two_runs(lambda table, rows=rows: table[rows]) for rows in (0, slice(2), -2)],
+        *[make_future_test(lambda table, rows=rows: table[rows]) for rows in (0, slice(2), -2)],
         "not all four columns are compared.",
-        *[two_runs(lambda table, head=head: table[:-1, head]) for head in (0, 1, 3)],
+        *[make_future_test(lambda table, head=head: table[:-1, head]) for head in (0, 1, 3)],
     ],
     success="your test passes two prefills with a mask, and catches all seven that look ahead.",
 )
 
 
-CHANGED = [*NUMBERS[:2], 100.0, *NUMBERS[3:]]  # *is* carries 100
+CHANGED_NUMBERS = [*NUMBERS[:2], 100.0, *NUMBERS[3:]]  # *is* carries 100
 
 
-def another_result() -> Table:
+def changed_results_table() -> Table:
     """Return a table of the tokens whose result changes when *is* carries 100.
 
     Its lines are layer 1, layer 2, and layer 1 without the mask; its columns are the tokens.
@@ -224,11 +228,11 @@ def another_result() -> Table:
         "layer 2": partial(toy.run_pass, n_layers=2),
         "layer 1, without the mask": PREFILLS["a prefill that has no causal mask"],
     }
-    lines = [(run(CHANGED) != run(NUMBERS)).any(axis=1) for run in prefills.values()]
+    lines = [(run(CHANGED_NUMBERS) != run(NUMBERS)).any(axis=1) for run in prefills.values()]
     return Table(lines, [*prefills], toy.PROMPT, corner="another result?")
 
 
-def lines_changed(guess: Any) -> Guess:
+def check_changed_rows_guess(guess: Any) -> Guess:
     """Compare a guess with the list of lines, from 1, that change in layer 2 when *is* carries 100."""
-    changed, before = (toy.run_pass(numbers, n_layers=2) for numbers in (CHANGED, NUMBERS))
+    changed, before = (toy.run_pass(numbers, n_layers=2) for numbers in (CHANGED_NUMBERS, NUMBERS))
     return Guess(guess, [int(t) for t in np.flatnonzero((changed != before).any(axis=1)) + 1])

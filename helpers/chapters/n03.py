@@ -17,9 +17,9 @@ from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import SMALL, printable, shorten, text_width
 from helpers.sampling import Sampling, greedy
 
-MOST_CALLS = 50
-SCRIPT = ["delicious", "warm", toy.EOS]
-Step = Callable[[Sequence[str]], np.ndarray]
+MAX_CALLS = 50
+SCRIPTED_WORDS = ["delicious", "warm", toy.EOS]
+LogitsFunction = Callable[[Sequence[str]], np.ndarray]
 
 
 def toy_logits(words: Sequence[str]) -> np.ndarray:
@@ -27,22 +27,24 @@ def toy_logits(words: Sequence[str]) -> np.ndarray:
     return toy.lm_head(toy.prefill_matrix([toy.NUMBERS.get(word, 0) for word in words])[-1])
 
 
-def banned_logits(words: Sequence[str]) -> np.ndarray:
+def logits_without_eos(words: Sequence[str]) -> np.ndarray:
     """Return the toy's logits of the next word, (V,), with -inf for `<eos>`."""
     return np.where([word == toy.EOS for word in toy.VOCABULARY], -np.inf, toy_logits(words))
 
 
 def scripted_logits(words: Sequence[str]) -> np.ndarray:
-    """Return logits, (V,), that choose the words of `SCRIPT` in order, after a prompt of any two words."""
-    return np.array([float(word == SCRIPT[min(len(words) - 2, 2)]) for word in toy.VOCABULARY])
+    """Return logits, (V,), that choose `SCRIPTED_WORDS` in order, after a prompt of any two words."""
+    return np.array([float(word == SCRIPTED_WORDS[min(len(words) - 2, 2)]) for word in toy.VOCABULARY])
 
 
-def logged(generate: Any, logits: Step, prompt: list[str], max_new_tokens: int) -> dict[str, Any]:
+def run_and_log_lengths(
+    generate: Any, logits_of: LogitsFunction, prompt: list[str], max_new_tokens: int
+) -> dict[str, Any]:
     """Run a `generate`, and record how many words it passes to `step` in each call.
 
     Args:
         generate: the function to check.
-        logits: computes the logits that `step` returns.
+        logits_of: computes the logits that `step` returns.
         prompt: the words to begin with.
         max_new_tokens: the maximum number of new words.
 
@@ -50,7 +52,7 @@ def logged(generate: Any, logits: Step, prompt: list[str], max_new_tokens: int) 
         The words that `generate` returned, and the number of words in each call of `step`.
 
     Raises:
-        NotRightError: `step` did not get a list of words, or was called more than `MOST_CALLS` times.
+        NotRightError: `step` did not get a list of words, or was called more than `MAX_CALLS` times.
     """
     lengths: list[int] = []
 
@@ -59,16 +61,18 @@ def logged(generate: Any, logits: Step, prompt: list[str], max_new_tokens: int) 
             got = describe_with_type(words) if words else "no words"
             raise NotRightError(f"generate hands step {got}; expected the list of all words so far.")
         lengths.append(len(words))
-        if len(lengths) > MOST_CALLS:
-            message = f"generate calls step over {MOST_CALLS} times; expected {max_new_tokens} times at most."
+        if len(lengths) > MAX_CALLS:
+            message = f"generate calls step over {MAX_CALLS} times; expected {max_new_tokens} times at most."
             raise NotRightError(message, "nothing stops the loop when max_new_tokens words are there.")
-        return logits(list(words))
+        return logits_of(list(words))
 
     words = generate(step, prompt, max_new_tokens)
     return {"returns": words, "runs step on so many words:": lengths}
 
 
-def eager(step: Step, prompt: list[str], max_new_tokens: int, runs_eos: bool = False) -> list[str]:
+def generate_with_extra_pass(
+    step: LogitsFunction, prompt: list[str], max_new_tokens: int, runs_eos: bool = False
+) -> list[str]:
     """Return the words of a reply, running each as soon as it is chosen, which makes one pass too many.
 
     Args:
@@ -83,19 +87,23 @@ def eager(step: Step, prompt: list[str], max_new_tokens: int, runs_eos: bool = F
     return words[len(prompt) :]
 
 
-def loop(
-    step: Step, prompt: list[str], max_new_tokens: int, stop: str = toy.EOS, newest: bool = False
+def generate_until(
+    step: LogitsFunction,
+    prompt: list[str],
+    max_new_tokens: int,
+    stop_word: str = toy.EOS,
+    newest_only: bool = False,
 ) -> list[str]:
-    """Return the words of a reply, which ends with the word `stop` or after `max_new_tokens` words.
+    """Return the words of a reply, which ends with the word `stop_word` or after `max_new_tokens` words.
 
     Args:
-        stop: the word that ends the reply.
-        newest: whether `step` gets the newest word alone instead of all words.
+        stop_word: the word that ends the reply.
+        newest_only: whether `step` gets the newest word alone instead of all words.
     """
     words, fed = list(prompt), list(prompt)
-    while len(words) < len(prompt) + max_new_tokens and words[-1] != stop:
+    while len(words) < len(prompt) + max_new_tokens and words[-1] != stop_word:
         words.append(toy.VOCABULARY[greedy(step(fed))])
-        fed = words[-1:] if newest else words
+        fed = words[-1:] if newest_only else words
     return words[len(prompt) :]
 
 
@@ -104,51 +112,54 @@ generate = Exercise(
     todo="let generate call step, choose the largest logit's word, append it, and stop in time.",
     cases=[
         Case((toy_logits, list(toy.PROMPT), 3), "generate on the toy, max_new_tokens=3,"),
-        Case((banned_logits, list(toy.PROMPT), 3), "generate with `<eos>` banned, max_new_tokens=3,"),
+        Case((logits_without_eos, list(toy.PROMPT), 3), "generate with `<eos>` banned, max_new_tokens=3,"),
         Case((toy_logits, list(toy.PROMPT), 1), "generate on the toy, max_new_tokens=1,"),
-        Case((scripted_logits, ["weather", "is"], 5), f"generate with a step that says {', '.join(SCRIPT)},"),
+        Case(
+            (scripted_logits, ["weather", "is"], 5),
+            f"generate with a step that says {', '.join(SCRIPTED_WORDS)},",
+        ),
     ],
-    run_case=logged,
+    run_case=run_and_log_lengths,
     right_answer=toy.generate,
     wrong_answers=[
         "`<eos>` was run. It ends the reply: stop when it is chosen, before the next call.",
-        partial(loop, stop=""),
-        partial(eager, runs_eos=True),
+        partial(generate_until, stop_word=""),
+        partial(generate_with_extra_pass, runs_eos=True),
         "a pass too many: the logits of the last one were never read.",
-        eager,
+        generate_with_extra_pass,
         "a word too many: the first pass, over the prompt, emits one of the max_new_tokens words already.",
         lambda step, prompt, max_new_tokens: toy.generate(step, prompt, max_new_tokens + 1),
         "only the newest word is handed to step; without a cache it needs all words so far.",
-        partial(loop, newest=True),
+        partial(generate_until, newest_only=True),
     ],
     success="with max_new_tokens=3, step ran on 4, 5 words on the toy, and on 4, 5, 6 with `<eos>` banned.",
 )
 
 
-def tokens_processed(guess: Any) -> Guess:
+def check_tokens_processed_guess(guess: Any) -> Guess:
     """Compare a guess with the tokens processed, without a cache, for 8 new words after a prompt of 4."""
     return Guess(guess, whole_reply(prompt=len(toy.PROMPT), reply=8, cached=False).tokens_processed)
 
 
-def one_number(
-    logits: np.ndarray, vocabulary: Sequence[str], ways: Sequence[Sampling], number: float
+def words_at_random_number(
+    logits: np.ndarray, vocabulary: Sequence[str], samplings: Sequence[Sampling], random_number: float
 ) -> Picture:
     """Draw a bar for each sampling setting, and the word in it that a random number selects.
 
     Args:
         logits: one for each word, (V,).
         vocabulary: the V words.
-        ways: the settings. Each has a bar from 0 to 1, made of the words' probabilities in the order of the
-            vocabulary.
-        number: 0 <= number < 1; it selects the word whose piece of the bar contains it.
+        samplings: the settings. Each has a bar from 0 to 1, made of the words' probabilities in the order of
+            the vocabulary.
+        random_number: 0 <= number < 1; it selects the word whose piece of the bar contains it.
     """
-    bars = {str(way).removeprefix("sampled, "): way.probabilities(logits) for way in ways}
-    hits = {name: int(np.searchsorted(np.cumsum(p), number, side="right")) for name, p in bars.items()}
+    bars = {str(way).removeprefix("sampled, "): way.probabilities(logits) for way in samplings}
+    hits = {name: int(np.searchsorted(np.cumsum(p), random_number, side="right")) for name, p in bars.items()}
 
     def draw(sheet: Sheet) -> None:
         left, long, y = 18.0, sheet.width - 36.0, 18.0
-        at = left + long * number
-        sheet.note(left + long, y, f"{number:.3f} hits", at="right", bold=True, colour="generated")
+        at = left + long * random_number
+        sheet.note(left + long, y, f"{random_number:.3f} hits", at="right", bold=True, colour="generated")
         for name, p in bars.items():
             hit, y = hits[name], y + 34
             label = f"{name}: {np.count_nonzero(p)} words"
@@ -172,4 +183,4 @@ def one_number(
         f"those under 1 percent take {p[p < 0.01].sum():.0%} together"
         for (name, p), hit in zip(bars.items(), hits.values(), strict=True)
     ]
-    return Picture(draw, f"What the random number {number:.3f} hits. {'. '.join(each)}.")
+    return Picture(draw, f"What the random number {random_number:.3f} hits. {'. '.join(each)}.")

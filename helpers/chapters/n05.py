@@ -26,9 +26,9 @@ from helpers.drawing.words import SMALL, join_words, shorten
 from helpers.sampling import Sampling, chooser, softmax
 
 PROMPT = "Mia writes from Oslo. Monday is sunny in Oslo. Mia swam in the lake. Today weather is so nice."
-OLD = "Today weather is so nice. Emma writes from Cairo. Emma swam in the lake."
-NEW = "Today weather is so nice. Mia writes from Oslo. Mia swam in the lake."
-FOLDER = Path(__file__).parents[1] / "weights"
+OLD_TEXT = "Today weather is so nice. Emma writes from Cairo. Emma swam in the lake."
+NEW_TEXT = "Today weather is so nice. Mia writes from Oslo. Mia swam in the lake."
+WEIGHTS_FOLDER = Path(__file__).parents[1] / "weights"
 N_LAYERS, EOS = 4, "<eos>"
 
 
@@ -49,16 +49,16 @@ class Weights(NamedTuple):
 
 
 @cache
-def load() -> Weights:
+def load_weights() -> Weights:
     """Load the shipped model from its files."""
-    w = load_file(FOLDER / "model.safetensors")
-    words = json.loads((FOLDER / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
+    w = load_file(WEIGHTS_FOLDER / "model.safetensors")
+    words = json.loads((WEIGHTS_FOLDER / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
     starts = [f"model.layers.{layer}." for layer in range(N_LAYERS)]
     layers = [{name[15:-7]: w[name].T.copy() for name in w if name.startswith(start)} for start in starts]
     return Weights(layers, w["model.embed_tokens.weight"], w["model.norm.weight"], [*words])
 
 
-def words_of(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Split a text into the model's tokens: words and full stops."""
     return re.findall(r"[^\s.]+|\.", text)
 
@@ -75,21 +75,21 @@ def rotate(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
     return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
 
 
-def run(words: Sequence[str], rows: toy.KVCache | None) -> np.ndarray:
+def run_pass(words: Sequence[str], cache: toy.KVCache | None) -> np.ndarray:
     """Run T new words after the tokens in a cache; return the logits at each new word, (T, V).
 
     Args:
         words: the new words.
-        rows: the cache, to which the rows of the new words are added; None if no token came before.
+        cache: the cache, to which the rows of the new words are added; None if no token came before.
     """
-    weights, T, rows = load(), len(words), Rows() if rows is None else rows
-    positions, mask = rows.positions(T) - 1, rows.mask(T)  # the model counts from 0
+    weights, T, cache = load_weights(), len(words), ModelCache() if cache is None else cache
+    positions, mask = cache.positions(T) - 1, cache.mask(T)  # the model counts from 0
     x = weights.embed_tokens[[weights.words.index(word) for word in words]]  # (T, 128)
     for layer, part in enumerate(weights.layers):
         h = norm(x, part["input_layernorm"])
         q, k, v = ((h @ part[f"self_attn.{one}_proj"]).reshape(T, -1, 32).swapaxes(0, 1) for one in "qkv")
         new = rotate(k, positions).swapaxes(0, 1), v.swapaxes(0, 1)
-        keys, values = rows.append(layer, *new)  # (S, 2, 32) each
+        keys, values = cache.append(layer, *new)  # (S, 2, 32) each
         K, V = (one.repeat(2, 1).swapaxes(0, 1) for one in (keys, values))  # each serves two query heads
         scores = rotate(q, positions) @ K.swapaxes(1, 2) / 32**0.5  # (4, T, S)
         contexts = softmax(np.where(mask, scores, -np.inf)) @ V
@@ -97,34 +97,36 @@ def run(words: Sequence[str], rows: toy.KVCache | None) -> np.ndarray:
         h = norm(x, part["post_attention_layernorm"])
         gate, up = h @ part["mlp.gate_proj"], h @ part["mlp.up_proj"]
         x = x + (gate / (1 + np.exp(-gate)) * up) @ part["mlp.down_proj"]
-    rows.advance(T)
+    cache.advance(T)
     return np.asarray(norm(x, weights.norm) @ weights.embed_tokens.T)
 
 
-def write(rows: toy.KVCache, *passes: Sequence[str], n: int = 29, seed: int = 12) -> list[str]:
+def generate_reply(
+    cache: toy.KVCache, *prompt_passes: Sequence[str], max_new_tokens: int = 29, seed: int = 12
+) -> list[str]:
     """Process a prompt in one pass or several, then draw a reply, one pass for each word.
 
     Args:
-        rows: the cache, which may hold rows already.
-        passes: the words of each pass of the prompt.
-        n: the maximum number of words to draw.
+        cache: the cache, which may hold rows already.
+        prompt_passes: the words of each pass of the prompt.
+        max_new_tokens: the maximum number of words to draw.
         seed: the seed of the draws.
 
     Returns:
         The drawn words; the last may be `<eos>`.
     """
-    words, choose = load().words, chooser(Sampling(1.0, seed=seed), len(load().words))
-    for new in passes:
-        logits = run(new, rows)
+    words, choose = load_weights().words, chooser(Sampling(1.0, seed=seed), len(load_weights().words))
+    for new in prompt_passes:
+        logits = run_pass(new, cache)
     reply: list[str] = []
     while True:
         reply.append(words[choose(logits[-1])])
-        if len(reply) == n or reply[-1] == EOS:
+        if len(reply) == max_new_tokens or reply[-1] == EOS:
             return reply
-        logits = run(reply[-1:], rows)
+        logits = run_pass(reply[-1:], cache)
 
 
-class Rows(toy.KVCache):
+class ModelCache(toy.KVCache):
     """The toy's cache adapted to this model: four layers, and k and v of (T, 2, 32) in each."""
 
     def __init__(self) -> None:
@@ -132,108 +134,117 @@ class Rows(toy.KVCache):
         self.k, self.v = ([np.zeros((0, 2, 32))] * N_LAYERS for _ in "kv")
 
 
-class TopLeft(Rows):
+class TopLeftMaskCache(ModelCache):
     def mask(self, T: int) -> np.ndarray:
         return np.tri(T, self.length + T, dtype=bool)
 
 
-class StandsStill(Rows):
+class FrozenPositionsCache(ModelCache):
     def positions(self, T: int) -> np.ndarray:
-        return np.minimum(super().positions(T), 1 + len(words_of(PROMPT)))
+        return np.minimum(super().positions(T), 1 + len(split_words(PROMPT)))
 
 
-class KeysForValues(Rows):
+class KeysAsValuesCache(ModelCache):
     def append(self, layer: int, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         keys, values = super().append(layer, k, v)
         return keys, keys if self.length else values
 
 
-class FirstLost(Rows):
+class FirstEntriesHiddenCache(ModelCache):
     def mask(self, T: int) -> np.ndarray:
         allowed = super().mask(T)
         allowed[:, : min(20, self.length)] = False
         return allowed
 
 
-class LayerOne(Rows):
+class FirstLayerForAllCache(ModelCache):
     def append(self, layer: int, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         own = super().append(layer, k, v)
         return (self.k[0], self.v[0]) if self.length else own
 
 
-class OneTooHigh(Rows):
+class ShiftedPositionsCache(ModelCache):
     def positions(self, T: int) -> np.ndarray:
         return super().positions(T) + (self.length > 0)
 
 
-RIGHT = "Kept right"
-STILL = "Positions: they stand still, and every new token stands right behind the prompt"
-UNSEEN = "Positions: that of every new token is one too high"
-BROKEN: dict[str, type[Rows]] = {
-    RIGHT: Rows,
-    "Mask: aligned top left, so that a new token sees row 1 alone": TopLeft,
-    "Mask: new tokens no longer see the first 20 rows": FirstLost,
-    "Rows: K is handed out where V was asked for": KeysForValues,
-    "Rows: every layer gets those of layer 1": LayerOne,
-    STILL: StandsStill,
-    UNSEEN: OneTooHigh,
+CORRECT_CACHE = "Kept right"
+FROZEN_POSITIONS = "Positions: they stand still, and every new token stands right behind the prompt"
+SHIFTED_POSITIONS = "Positions: that of every new token is one too high"
+CACHE_CLASSES: dict[str, type[ModelCache]] = {
+    CORRECT_CACHE: ModelCache,
+    "Mask: aligned top left, so that a new token sees row 1 alone": TopLeftMaskCache,
+    "Mask: new tokens no longer see the first 20 rows": FirstEntriesHiddenCache,
+    "Rows: K is handed out where V was asked for": KeysAsValuesCache,
+    "Rows: every layer gets those of layer 1": FirstLayerForAllCache,
+    FROZEN_POSITIONS: FrozenPositionsCache,
+    SHIFTED_POSITIONS: ShiftedPositionsCache,
 }
 
 
 @cache
-def replies() -> dict[str, list[str]]:
+def reply_with_each_cache() -> dict[str, list[str]]:
     """Return the model's reply to PROMPT with each cache of BROKEN, by name; all have the same seed."""
-    return {name: write(kind(), words_of(PROMPT)) for name, kind in BROKEN.items()}
+    return {name: generate_reply(kind(), split_words(PROMPT)) for name, kind in CACHE_CLASSES.items()}
 
 
-def first_wrong(words: Sequence[str], right: Sequence[str]) -> int | None:
-    """Return the position, from 1, of the first word that differs from `right`, or None if all are equal.
+def first_difference_position(words: Sequence[str], expected: Sequence[str]) -> int | None:
+    """Return the position, from 1, of the first word that differs from `expected`, or None if all are equal.
 
     A word that only one of the two lists has counts as different.
     """
-    pairs = zip_longest(words, right)
+    pairs = zip_longest(words, expected)
     return next((n for n, (one, other) in enumerate(pairs, 1) if one != other), None)
 
 
-def differences(largest_difference: Callable[..., float]) -> Table:
+def cache_differences_table(largest_difference: Callable[..., float]) -> Table:
     """Return a table of how far each cache of BROKEN is from a pass without a cache.
 
     Args:
-        largest_difference: the notebook's function; takes `run`, a cache, the prompt and the right reply less
-            its last word, and returns the largest difference of a logit.
+        largest_difference: the notebook's function; takes `run_pass`, a cache, the prompt and the right reply
+            less its last word, and returns the largest difference of a logit.
 
     Returns:
         For each cache, the position of its reply's first wrong word, from 1, and the largest difference.
     """
-    right, lines = replies()[RIGHT], list[list[Any]]()
-    for name, kind in BROKEN.items():
-        off = largest_difference(run, kind(), words_of(PROMPT), right[:-1])
-        lines.append([first_wrong(replies()[name], right) or "none", off if off > 0.01 else f"{off:.0e}"])
+    right, lines = reply_with_each_cache()[CORRECT_CACHE], list[list[Any]]()
+    for name, kind in CACHE_CLASSES.items():
+        off = largest_difference(run_pass, kind(), split_words(PROMPT), right[:-1])
+        lines.append(
+            [
+                first_difference_position(reply_with_each_cache()[name], right) or "none",
+                off if off > 0.01 else f"{off:.0e}",
+            ]
+        )
     heads = ["first wrong word", "largest difference of a logit"]
-    return Table(lines, [name.partition(",")[0] for name in BROKEN], heads, corner="the cache")
+    return Table(lines, [name.partition(",")[0] for name in CACHE_CLASSES], heads, corner="the cache")
 
 
-def marked(words: Sequence[str], right: Sequence[str]) -> tuple[list[str], int | None]:
-    """Split a reply into parts, words with their full stops; also return the part with the first wrong word.
+class MarkedReply(NamedTuple):
+    """The text of a reply, and where it first differs from the expected reply."""
 
-    Returns:
-        The parts up to `<eos>`, or with "…" at the end if the reply has no `<eos>`, and the index, from 0, of
-        the part with the first wrong word, or None.
-    """
-    shown, wrong, wrong_part = list[str](), first_wrong(words, right), None
+    parts: list[
+        str
+    ]  # words with their full stops, up to `<eos>`; "…" is the last part if there is no `<eos>`
+    wrong_part: int | None  # index, from 0, of the part with the first wrong word
+
+
+def split_at_difference(words: Sequence[str], expected: Sequence[str]) -> MarkedReply:
+    """Split a reply into parts and find the part with its first wrong word."""
+    shown, wrong, wrong_part = list[str](), first_difference_position(words, expected), None
     for n, word in enumerate(words, 1):
         if word == EOS:
-            return shown, wrong_part
+            return MarkedReply(shown, wrong_part)
         if word == "." and shown:
             shown[-1] += word
         else:
             shown.append(word)
         if n == wrong:
             wrong_part = len(shown) - 1
-    return [*shown, "…"], wrong_part
+    return MarkedReply([*shown, "…"], wrong_part)
 
 
-class Replies:
+class MarkedReplies:
     """Replies shown under their names; in each, the first word that differs from the first reply is marked.
 
     Args:
@@ -242,55 +253,56 @@ class Replies:
 
     def __init__(self, by_name: dict[str, list[str]]) -> None:
         right = next(iter(by_name.values()))
-        self.shown = {name: marked(words, right) for name, words in by_name.items()}
+        self.parts_by_name = {name: split_at_difference(words, right) for name, words in by_name.items()}
 
-    def text(self, form: str, mark: str) -> str:
+    def format_all(self, reply_format: str, mark_format: str) -> str:
         """Return all replies as one string.
 
         Args:
-            form: the format of a reply, with two fields: its name and its text.
-            mark: the format of the marked word.
+            reply_format: the format of a reply, with two fields: its name and its text.
+            mark_format: the format of the marked word.
         """
         return "".join(
-            form.format(
-                name, " ".join(mark.format(word) if n == wrong else word for n, word in enumerate(words))
+            reply_format.format(
+                name,
+                " ".join(mark_format.format(word) if n == wrong else word for n, word in enumerate(words)),
             )
-            for name, (words, wrong) in self.shown.items()
+            for name, (words, wrong) in self.parts_by_name.items()
         )
 
     def __repr__(self) -> str:
-        return self.text("{}: {}\n", "[{}]").rstrip()
+        return self.format_all("{}: {}\n", "[{}]").rstrip()
 
     def _repr_html_(self) -> str:
         block = '<div style="margin: 0.7em 0; max-width: 60em"><small>{}</small><br>{}</div>'
-        return self.text(block, "<mark><b>{}</b></mark>")
+        return self.format_all(block, "<mark><b>{}</b></mark>")
 
 
-def seven() -> Replies:
+def marked_replies_with_each_cache() -> MarkedReplies:
     """Return the replies of the seven caches of BROKEN, with their first wrong words marked."""
-    return Replies(replies())
+    return MarkedReplies(reply_with_each_cache())
 
 
-def chunk(stored: Sequence[str], new: Sequence[str]) -> Picture:
+def chunk_mask(cached_words: Sequence[str], new_words: Sequence[str]) -> Picture:
     """Draw which tokens each new token sees: a line for each new token, a column for each token.
 
     Args:
-        stored: the words that are in the cache.
-        new: the words of the next pass.
+        cached_words: the words that are in the cache.
+        new_words: the words of the next pass.
     """
-    words, T = [*stored, *new], len(new)
-    allowed = causal(T, len(words))
+    words, T = [*cached_words, *new_words], len(new_words)
+    allowed = causal_mask(T, len(words))
 
     def draw(sheet: Sheet) -> None:
         left, row, top = 70.0, 34.0, 76.0
         cell = min(64.0, (sheet.width - left - 10) / len(words))
-        middle = left + cell * len(stored) / 2, left + cell * (len(stored) + T / 2)
+        middle = left + cell * len(cached_words) / 2, left + cell * (len(cached_words) + T / 2)
         for x, name in zip(middle, ("rows stored", "new rows"), strict=True):
             sheet.note(x, 16, name, at="center")
         for j, word in enumerate(words):
             sheet.note(left + cell * (j + 0.5), 42, shorten(word, cell, SMALL), at="center", colour="ink")
             sheet.note(left + cell * (j + 0.5), top - 14, str(j + 1), at="center")
-        for i, word in enumerate(new):
+        for i, word in enumerate(new_words):
             sheet.text(left - 10, top + row * (i + 0.5), word, at="right", colour="query", bold=True)
         for (i, j), yes in np.ndenumerate(allowed):
             fill, edge = ("query fill", "query") if yes else ("panel", "line")
@@ -299,72 +311,74 @@ def chunk(stored: Sequence[str], new: Sequence[str]) -> Picture:
             sheet.note(x + cell / 2 - 1, y + row / 2 - 1, "yes" if yes else "·", at="center", colour="ink")
 
     seen = (f"{word} sees {join_words([w for w, yes in zip(words, line, strict=True) if yes])}"
-            for word, line in zip(new, allowed, strict=True))  # fmt: skip
-    return Picture(draw, f"{join_words(new)} come behind {join_words(stored)}: {'; '.join(seen)}.")
+            for word, line in zip(new_words, allowed, strict=True))  # fmt: skip
+    return Picture(
+        draw, f"{join_words(new_words)} come behind {join_words(cached_words)}: {'; '.join(seen)}."
+    )
 
 
-def write_behind(n: int) -> list[str]:
+def reply_reusing_entries(n_reused: int) -> list[str]:
     """Return a reply to NEW that reuses the first n rows of OLD.
 
     At least the last word of NEW is run, even if n is larger.
     """
-    rows, new = Rows(), words_of(NEW)
-    run(words_of(OLD), rows)
-    rows.truncate(min(n, len(new) - 1))
-    return write(rows, new[rows.length :], n=16, seed=6)
+    rows, new = ModelCache(), split_words(NEW_TEXT)
+    run_pass(split_words(OLD_TEXT), rows)
+    rows.truncate(min(n_reused, len(new) - 1))
+    return generate_reply(rows, new[rows.length :], max_new_tokens=16, seed=6)
 
 
-def write_with_rows(reusable_of: Callable[..., Any]) -> Replies:
+def replies_reusing_entries(reader_function: Callable[..., Any]) -> MarkedReplies:
     """Return replies to NEW that reuse rows of OLD: the shared prefix, all but the last, the reader's choice.
 
     Args:
-        reusable_of: the reader's `reusable`. Its reply is left out if the exercise is not solved yet, and
+        reader_function: the reader's `reusable`. Its reply is left out if the exercise is not solved yet, and
             empty if it raises or takes too long.
     """
-    old, new = words_of(OLD), words_of(NEW)
-    right, most = prefix(old, new), len(new) - 1
+    old, new = split_words(OLD_TEXT), split_words(NEW_TEXT)
+    right, most = reusable_prefix_length(old, new), len(new) - 1
     drawn = {
-        f"{right} rows used again: the shared prefix": write_behind(right),
-        f"{most} rows used again: all but the last": write_behind(most),
+        f"{right} rows used again: the shared prefix": reply_reusing_entries(right),
+        f"{most} rows used again: all but the last": reply_reusing_entries(most),
     }
-    if reusable(reusable_of).state == "not solved yet":
-        return Replies(drawn)
+    if reusable(reader_function).state == "not solved yet":
+        return MarkedReplies(drawn)
     try:
         with time_limit(MAX_SECONDS):
-            return Replies(drawn | {"With yours": write_behind(reusable_of(old, new))})
+            return MarkedReplies(drawn | {"With yours": reply_reusing_entries(reader_function(old, new))})
     except (Exception, TimeLimitError) as error:  # the check says what is wrong with it
         name = f"With yours, {type(error).__name__}: see the check above"
-        return Replies(drawn | {name: []})
+        return MarkedReplies(drawn | {name: []})
 
 
-def common(old: Sequence[str], new: Sequence[str]) -> int:
+def common_prefix_length(old: Sequence[str], new: Sequence[str]) -> int:
     """Return the number of tokens in the common prefix of two lists."""
     return [*(a == b for a, b in zip(old, new, strict=False)), False].index(False)
 
 
-def prefix(old: Sequence[str], new: Sequence[str]) -> int:
+def reusable_prefix_length(old: Sequence[str], new: Sequence[str]) -> int:
     """Return how many tokens of `old` keep their rows for `new`; the last token of `new` always runs."""
-    return common(old, new[:-1])
+    return common_prefix_length(old, new[:-1])
 
 
-LINE, SHORTER = "Today weather is so", "one list may be shorter than the other, or empty."
+SENTENCE, SHORTER_LIST_HINT = "Today weather is so", "one list may be shorter than the other, or empty."
 ONLY_A_PREFIX = "only a common prefix is reusable: after the first difference, rows carry another beginning."
-PAIRS = [
-    *[(LINE, f"{LINE} nice"), (LINE, f"Oslo {LINE}"), (LINE, "Today weather was so")],
-    *[(LINE, "Today weather as so"), (LINE, "so is weather Today"), ("so so nice", "so so so nice")],
-    *[(LINE, "Today weather island"), (LINE, "Today weather"), (LINE, LINE), ("", LINE)],
+TEXT_PAIRS = [
+    *[(SENTENCE, f"{SENTENCE} nice"), (SENTENCE, f"Oslo {SENTENCE}"), (SENTENCE, "Today weather was so")],
+    *[(SENTENCE, "Today weather as so"), (SENTENCE, "so is weather Today"), ("so so nice", "so so so nice")],
+    *[(SENTENCE, "Today weather island"), (SENTENCE, "Today weather"), (SENTENCE, SENTENCE), ("", SENTENCE)],
 ]
 reusable = Exercise(
     name="reusable",
     todo="let reusable return how many tokens of the old text keep their rows for the new one.",
     cases=[
-        Case((old.split(), new.split()), f"reusable for {old or 'no tokens'} → {new}", SHORTER)
-        for old, new in PAIRS
+        Case((old.split(), new.split()), f"reusable for {old or 'no tokens'} → {new}", SHORTER_LIST_HINT)
+        for old, new in TEXT_PAIRS
     ],
-    right_answer=prefix,
+    right_answer=reusable_prefix_length,
     wrong_answers=[
         "nothing is left to run: the last token of the new text has to run, for the logits of the next one.",
-        common,
+        common_prefix_length,
         f"common words were counted wherever they stand; {ONLY_A_PREFIX}",
         lambda old, new: len(set(old) & set(new)),
         lambda old, new: sum(word in new for word in old),
@@ -378,38 +392,38 @@ reusable = Exercise(
 )
 
 
-def causal(T: int, S: int, shift: int = 0) -> np.ndarray:
+def causal_mask(T: int, S: int, n_extra_keys: int = 0) -> np.ndarray:
     """Return the mask of the T newest of S tokens, (T, S): True where a query sees a key.
 
     Args:
-        shift: how many more keys each query sees; 0 is right.
+        n_extra_keys: how many more keys each query sees; 0 is right.
     """
-    return np.tri(T, S, S - T + shift, dtype=bool)
+    return np.tri(T, S, S - T + n_extra_keys, dtype=bool)
 
 
-def mask_difference(got: np.ndarray, expected: np.ndarray) -> str:
+def describe_mask_difference(got: np.ndarray, expected: np.ndarray) -> str:
     """Describe the first query of two masks, (T, S), that sees the wrong keys."""
     query = int((got != expected).any(axis=1).argmax())
     seen, wanted = (format_value(np.flatnonzero(mask[query]) + 1) for mask in (got, expected))
     return f"lets query {query + 1} of {len(got)} see keys {seen}; expected {wanted}"
 
 
-MASKS = [(2, 6), (1, 5), (4, 4), (3, 7), (1, 1)]  # T, S
+MASK_SHAPES = [(2, 6), (1, 5), (4, 4), (3, 7), (1, 1)]  # T, S
 mask = Exercise(
     name="mask",
     todo="let mask return (T, S), True where one of the T newest tokens may look at one of all S.",
-    cases=MASKS,
-    right_answer=causal,
+    cases=MASK_SHAPES,
+    right_answer=causal_mask,
     wrong_answers=[
         "aligned top-left: the T new tokens stand at the end of the S, so query 1 sees S - T + 1 keys.",
         lambda T, S: np.tri(T, S, dtype=bool),
         "no mask: a query sees tokens that come after it.",
         lambda T, S: np.ones((T, S), dtype=bool),
         "upside down: True is where the query may look.",
-        lambda T, S: ~causal(T, S),
+        lambda T, S: ~causal_mask(T, S),
         "shifted by one: a query sees itself too.",
-        lambda T, S: causal(T, S, -1),
+        lambda T, S: causal_mask(T, S, -1),
     ],
     success="visible cells: 11 in mask(2, 6), 5 in mask(1, 5), 10 in mask(4, 4).",
-    describe_difference=mask_difference,
+    describe_difference=describe_mask_difference,
 )

@@ -17,13 +17,13 @@ from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
 
 
-def names_found(guess: Any, best: Sequence[str]) -> Guess:
-    """Compare a guess with the number of names among the first 50 of `best`, the words that fit best."""
-    names = sum(word in corpus.NAMES for word in best[:50])
+def check_top_50_names_guess(guess: Any, best_words: Sequence[str]) -> Guess:
+    """Compare a guess with the number of names among the first 50 `best_words`, sorted by fit."""
+    names = sum(word in corpus.NAMES for word in best_words[:50])
     return Guess(guess, names, "Every name comes before every other word.")
 
 
-def names_that_lead(model: Transformer, tokenizer: Tokenizer) -> int:
+def count_names_ranked_first(model: Transformer, tokenizer: Tokenizer) -> int:
     """Count the names that the model ranks above all other names as the signature of their own diary.
 
     The diary of a name is `shipped.DIARY` with that name instead of Mia.
@@ -35,7 +35,7 @@ def names_that_lead(model: Transformer, tokenizer: Tokenizer) -> int:
     return right
 
 
-def shared_heads() -> Picture:
+def grouped_query_attention() -> Picture:
     """Draw which KV head each of a layer's four query heads reads."""
 
     def draw(sheet: Sheet) -> None:
@@ -63,36 +63,44 @@ def shared_heads() -> Picture:
     )
 
 
-def clock_hands(speeds: Sequence[float], positions: Sequence[int] = (3, 7), query: int = 9) -> Picture:
+def rope_clock_hands(
+    radians_per_position: Sequence[float], key_positions: Sequence[int] = (3, 7), query_position: int = 9
+) -> Picture:
     """Draw three pairs of a key's numbers as clock hands, at two positions, and the hand of a query.
 
     Args:
-        speeds: the angle by which each of the three pairs turns from one position to the next, in radians.
-        positions: the two positions of the key, from 0.
-        query: the position of a query with the same numbers, from 0.
+        radians_per_position: the angle by which each of the three pairs turns from one position to the next,
+            in radians.
+        key_positions: the two positions of the key, from 0.
+        query_position: the position of a query with the same numbers, from 0.
     """
 
     def draw(sheet: Sheet) -> None:
-        sheet.note(18, 20, f"the same key at {positions[0]} and {positions[1]}", colour="key", bold=True)
-        sheet.note(240, 20, f"a query at {query}", colour="query", bold=True)
-        for n, speed in enumerate(speeds):
+        sheet.note(
+            18, 20, f"the same key at {key_positions[0]} and {key_positions[1]}", colour="key", bold=True
+        )
+        sheet.note(240, 20, f"a query at {query_position}", colour="query", bold=True)
+        for n, speed in enumerate(radians_per_position):
             x, y = 78 + 152.0 * n, 128.0
-            _hands(sheet, x, y, {p: speed * p for p in positions}, query * speed)
+            _hands(sheet, x, y, {p: speed * p for p in key_positions}, query_position * speed)
             around = format_digits(2 * math.pi / speed, 2)
             lines = [f"{speed:.3g} rad a position", f"round: {around} positions"]
-            lines += [f"cos to {p}: {math.cos(speed * (query - p)):.2f}" for p in positions]
+            lines += [f"cos to {p}: {math.cos(speed * (query_position - p)):.2f}" for p in key_positions]
             for k, line in enumerate(lines):
                 sheet.note(x, y + 100 + 20 * k, line, at="center", colour="soft" if k else "ink")
 
     angles = "; ".join(
-        f"at {speed:.3g} radians a position, {join_words([f'{speed * p:.2f} at {p}' for p in positions])}"
-        for speed in speeds
+        f"at {speed:.3g} radians a position, {join_words([f'{speed * p:.2f} at {p}' for p in key_positions])}"
+        for speed in radians_per_position
     )
-    cosines = "; ".join(", ".join(f"{math.cos(r * (query - p)):.2f}" for p in positions) for r in speeds)
+    cosines = "; ".join(
+        ", ".join(f"{math.cos(r * (query_position - p)):.2f}" for p in key_positions)
+        for r in radians_per_position
+    )
     return Picture(
         draw,
         f"Clocks, one for each pair of a key's numbers. Its hand in radians by the key's position: {angles}. "
-        f"Cosines to the query at {query}, clock by clock: {cosines}.",
+        f"Cosines to the query at {query_position}, clock by clock: {cosines}.",
     )
 
 

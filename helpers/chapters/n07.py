@@ -29,7 +29,7 @@ Operation = Callable[[Tensor], Tensor]
 C = 32  # numbers per token in `who_moves`
 
 
-def drawn(seed: int, *shape: int) -> Tensor:
+def seeded_odd_multiples(seed: int, *shape: int) -> Tensor:
     """Return random odd multiples of 1/128, always the same for the same seed.
 
     None of them is 0, and their sums and means are exact.
@@ -44,57 +44,60 @@ def causal_attention(x: Tensor) -> Tensor:
     return attend(x, x, x, mask, C**-0.5)[:, 0]
 
 
-def half_handed_on(x: Tensor) -> Tensor:
+def shift_half_to_next_token(x: Tensor) -> Tensor:
     """Move the first half of each token's numbers to the next token; x is (1, T, C)."""
     return torch.cat([F.pad(x[:, :-1, : C // 2], (0, 0, 1, 0)), x[:, :, C // 2 :]], dim=2)
 
 
-def operations() -> dict[str, tuple[Operation, Tensor]]:
+def operations_with_inputs() -> dict[str, tuple[Operation, Tensor]]:
     """Return the operations of the exercise by name, each with the tokens, (1, T, C), to try it on."""
-    weight, (x3, x4, x5, x6) = drawn(9, C, C), [drawn(50 + T, 1, T, C) for T in (3, 4, 5, 6)]
+    weight, (x3, x4, x5, x6) = (
+        seeded_odd_multiples(9, C, C),
+        [seeded_odd_multiples(50 + T, 1, T, C) for T in (3, 4, 5, 6)],
+    )
     return {
         "causal attention": (causal_attention, x5),
         "a linear layer": (lambda x: x @ weight, x3),
         "RMSNorm": (lambda x: x * x.square().mean(dim=2, keepdim=True).rsqrt(), x4),
         "each token less its own mean": (lambda x: x - x.mean(dim=2, keepdim=True), x6),
         "a norm over the wrong axis": (lambda x: x * x.square().mean(dim=1, keepdim=True).rsqrt(), x5),
-        "half of each token handed to the next": (half_handed_on, x4),
+        "half of each token handed to the next": (shift_half_to_next_token, x4),
     }
 
 
-def run_moves(function: Any, f: Operation, x: Tensor) -> Any:
+def run_with_fixed_seed(who_moves: Any, operation: Operation, x: Tensor) -> Any:
     """Call a `who_moves` with a fixed seed of PyTorch's random numbers; afterwards, restore their state."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return function(f, x)
+        return who_moves(operation, x)
 
 
-def moves(
-    change: Callable[[Tensor], Tensor] = lambda token: torch.randn(len(token)),
-    differ: Callable[[Tensor, Tensor], Tensor] = lambda now, before: (now != before).any(dim=-1),
-    fresh: bool = True,
+def make_who_moves(
+    change_token: Callable[[Tensor], Tensor] = lambda token: torch.randn(len(token)),
+    outputs_differ: Callable[[Tensor, Tensor], Tensor] = lambda now, before: (now != before).any(dim=-1),
+    copy_each_time: bool = True,
 ) -> Callable[[Operation, Tensor], np.ndarray]:
     """Return a `who_moves`; with the default arguments it is the right answer.
 
     Args:
-        change: takes the numbers of a token, (C,), and returns the changed ones.
-        differ: takes the outputs after and before a change, (1, T, C); returns bools, (1, T), True where a
-            token's output differs.
-        fresh: whether each change begins with a copy of x, so that changes do not add up.
+        change_token: takes the numbers of a token, (C,), and returns the changed ones.
+        outputs_differ: takes the outputs after and before a change, (1, T, C); returns bools, (1, T), True
+            where a token's output differs.
+        copy_each_time: whether each change begins with a copy of x, so that changes do not add up.
     """
 
     def who(f: Operation, x: Tensor) -> np.ndarray:
         before, changed, columns = f(x), x.clone(), []
         for j in range(x.shape[1]):
-            changed = x.clone() if fresh else changed
-            changed[0, j] = change(changed[0, j])
-            columns.append(differ(f(changed), before)[0])
+            changed = x.clone() if copy_each_time else changed
+            changed[0, j] = change_token(changed[0, j])
+            columns.append(outputs_differ(f(changed), before)[0])
         return torch.stack(columns, dim=1).numpy()
 
     return who
 
 
-def moves_difference(got: np.ndarray, expected: np.ndarray) -> str:
+def describe_first_wrong_cell(got: np.ndarray, expected: np.ndarray) -> str:
     """Describe the first wrong cell, column by column."""
     j, i = np.argwhere((got != expected).T)[0]
     fact = f"changing token {j} {'changes' if expected[i, j] else 'does not change'} f(x) at {i}"
@@ -104,35 +107,38 @@ def moves_difference(got: np.ndarray, expected: np.ndarray) -> str:
 who_moves = Exercise(
     name="who_moves",
     todo="let who_moves change one token at a time, and return bools (T, T).",
-    cases=[Case((f, x), f"who_moves on {name}, T = {x.shape[1]},") for name, (f, x) in operations().items()],
-    run_case=run_moves,
-    right_answer=moves(),
+    cases=[
+        Case((f, x), f"who_moves on {name}, T = {x.shape[1]},")
+        for name, (f, x) in operations_with_inputs().items()
+    ],
+    run_case=run_with_fixed_seed,
+    right_answer=make_who_moves(),
     wrong_answers=[
         "transposed: line i is what changed, column j what moved it.",
-        lambda f, x: moves()(f, x).T,
+        lambda f, x: make_who_moves()(f, x).T,
         "upside down: True where the token changes.",
-        lambda f, x: ~moves()(f, x),
-        moves(differ=lambda now, before: (now == before).any(dim=-1)),
+        lambda f, x: ~make_who_moves()(f, x),
+        make_who_moves(outputs_differ=lambda now, before: (now == before).any(dim=-1)),
         "the changes pile up: for each j begin with a fresh copy of x.",
-        moves(fresh=False),
+        make_who_moves(copy_each_time=False),
         "the change is hidden: an operation may ignore what is added to every number, or a factor. "
         "Change a token at random, and compare number by number.",
-        moves(lambda token: token + 1),
-        moves(lambda token: 2 * token),
+        make_who_moves(lambda token: token + 1),
+        make_who_moves(lambda token: 2 * token),
     ],
     success="3 of 6 operations are a diagonal, attention is the lower triangle, and the norm over the wrong "
     "axis mixes every token with every other.",
-    describe_difference=moves_difference,
+    describe_difference=describe_first_wrong_cell,
 )
 
 
-def where_tokens_meet(guess: Any, model: Any) -> Guess:
+def check_core_parameters_guess(guess: Any, model: Any) -> Guess:
     """Compare a guess with the number of learned parameters in `self.core`, over all layers."""
     learned = sum(p.numel() for layer in model.layers for p in layer.self_attn.core.parameters())
     return Guess(guess, learned, "that line has no matrix: those of attention stand before it and after it.")
 
 
-def moves_of_parts(model: Any) -> dict[str, np.ndarray]:
+def token_dependencies_by_part(model: Any) -> dict[str, np.ndarray]:
     """Return, for each part of a model, which token's input changes which token's output.
 
     The parts are the embedding, those of the first block, and the LM head.
@@ -149,16 +155,16 @@ def moves_of_parts(model: Any) -> dict[str, np.ndarray]:
         "norm": block.input_layernorm,
         "projection": block.self_attn.q_proj,
         "rotation": lambda x: rotate(x[..., : config.head_dim], *cos_sin),
-        "self.core": lambda x: heads_meet(block.self_attn, x, GrowingCache(config).mask(5)),
+        "self.core": lambda x: attention_core_alone(block.self_attn, x, GrowingCache(config).mask(5)),
         "MLP": block.mlp,
         "adding": lambda x: x + brought,
         "LM head": model.lm_head,
     }
     with torch.no_grad():
-        return {name: moves()(f, x) for name, f in parts.items()}
+        return {name: make_who_moves()(f, x) for name, f in parts.items()}
 
 
-def heads_meet(attention: Any, x: Tensor, mask: Tensor) -> Tensor:
+def attention_core_alone(attention: Any, x: Tensor, mask: Tensor) -> Tensor:
     """Run the core of attention without its matrices, on x, (1, T, C).
 
     The numbers of a token, split into heads, are its queries; those of the first heads are also its keys and
@@ -173,14 +179,14 @@ def heads_meet(attention: Any, x: Tensor, mask: Tensor) -> Tensor:
     return attention.core(q, k, k, mask).transpose(1, 2).flatten(2)
 
 
-def draw_moves(matrices: Mapping[str, np.ndarray]) -> Picture:
+def token_dependencies(dependencies: Mapping[str, np.ndarray]) -> Picture:
     """Draw, for each operation, which token's input changes which token's output.
 
     Args:
-        matrices: maps the name of each operation to bools, (T, T), True at [i, j] if a change of token j
+        dependencies: maps the name of each operation to bools, (T, T), True at [i, j] if a change of token j
             changes the output at token i.
     """
-    T, cell = len(next(iter(matrices.values()))), 20.0
+    T, cell = len(next(iter(dependencies.values()))), 20.0
 
     def draw(sheet: Sheet) -> None:
         a_line, left = 3, 40.0
@@ -190,7 +196,7 @@ def draw_moves(matrices: Mapping[str, np.ndarray]) -> Picture:
         for x, name, colour in ((24.0, "its own line", "soft"), (142.0, "another token's line", "query")):
             sheet.square(x, y, 12, colour)
             sheet.note(x + 12, y, name)
-        for n, (name, moved) in enumerate(matrices.items()):
+        for n, (name, moved) in enumerate(dependencies.items()):
             x, top = left + pitch * (n % a_line), y + 70 + deep * (n // a_line)
             middle, base = x + cell * T / 2, top + cell * T
             others = bool((moved & ~np.eye(T, dtype=bool)).any())
@@ -212,43 +218,43 @@ def draw_moves(matrices: Mapping[str, np.ndarray]) -> Picture:
 
     shapes = {" (the diagonal only)": np.eye(T) > 0, " (the triangle up to the diagonal)": np.tri(T) > 0}
     sentences = []
-    for name, moved in matrices.items():
+    for name, moved in dependencies.items():
         where = [shape for shape, cells in shapes.items() if np.array_equal(moved, cells)]
         sentences.append(f"{printable(name)} {moved.sum()}{''.join(where)}")
     title = f"Grids of {T} by {T} tokens, filled where a change of the column's token changes the line's"
     return Picture(draw, f"{title}: {'; '.join(sentences)}.")
 
 
-def every_name(model: Any, tokenizer: Tokenizer) -> dict[str, NameContributions]:
+def contributions_by_name(model: Any, tokenizer: Tokenizer) -> dict[str, NameContributions]:
     """Return what each part adds to the logit of each of the 50 names when it replaces Mia in the diary."""
     diaries = {name: shipped.DIARY.replace("Mia", name) for name in corpus.NAMES}
     return {name: name_contributions(model, tokenizer, diary, name) for name, diary in diaries.items()}
 
 
-def mean(bars: Mapping[str, NameContributions]) -> NameContributions:
+def mean_contributions(by_name: Mapping[str, NameContributions]) -> NameContributions:
     """Return the mean contribution of each part; `prediction` is the number of names that are predicted."""
-    right = sum(one.prediction.split()[0] == name for name, one in bars.items())
-    parts = next(iter(bars.values())).by_part
-    adds = {part: fmean(one.by_part[part] for one in bars.values()) for part in parts}
-    return NameContributions(f"{right} of {len(bars)}", adds)
+    right = sum(one.prediction.split()[0] == name for name, one in by_name.items())
+    parts = next(iter(by_name.values())).by_part
+    adds = {part: fmean(one.by_part[part] for one in by_name.values()) for part in parts}
+    return NameContributions(f"{right} of {len(by_name)}", adds)
 
 
-def largest(bars: Mapping[str, NameContributions]) -> dict[str, int]:
+def count_names_by_largest_part(by_name: Mapping[str, NameContributions]) -> dict[str, int]:
     """Count, for each part, the names for which it adds the most; a part without such a name is left out."""
-    return dict(Counter(max(one.by_part, key=lambda part: one.by_part[part]) for one in bars.values()))
+    return dict(Counter(max(one.by_part, key=lambda part: one.by_part[part]) for one in by_name.values()))
 
 
-TAKEN_OUT = ("nothing", "attention", "norm", "MLP", "adding")
+REMOVABLE_PARTS = ("nothing", "attention", "norm", "MLP", "adding")
 
 
-def without(part: str) -> Transformer:
+def shipped_model_without(part: str) -> Transformer:
     """Return the shipped model without one part in all of its blocks.
 
     Without attention or the MLP, that part adds 0. Without the norms, their inputs pass unchanged. Without
     adding, the outputs of attention and of the MLP replace the residual stream.
 
     Args:
-        part: one of `TAKEN_OUT`; "nothing" returns the whole model.
+        part: one of `REMOVABLE_PARTS`; "nothing" returns the whole model.
     """
     model, _ = shipped.load()
     blocks: Any = model.layers
@@ -260,16 +266,16 @@ def without(part: str) -> Transformer:
         elif part == "MLP":
             block.mlp.down_proj.weight.data.zero_()
         elif part == "adding":
-            block.forward = partial(no_adding, block)
+            block.forward = partial(forward_without_residual, block)
     return model
 
 
-def no_adding(block: Any, x: Tensor, cos_sin: Any, cache: Any) -> Tensor:
+def forward_without_residual(block: Any, x: Tensor, cos_sin: Any, cache: Any) -> Tensor:
     attended = block.self_attn(block.input_layernorm(x), cos_sin, cache)
     return block.mlp(block.post_attention_layernorm(attended))
 
 
-def one_stream() -> Picture:
+def residual_stream() -> Picture:
     """Draw one token's residual stream through a block, with the parts that read it and add to it."""
     notes = {
         **{58: "one list of 128 numbers", 158: "attention reads the list", 204: "and adds to it"},

@@ -13,39 +13,37 @@ from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.numbers import format_digits
 from helpers.model.contributions import NameContributions
 
-WATCHED = Path(__file__).parent / "data" / "training.json"
+TRAINING_RECORDS_FILE = Path(__file__).parent / "data" / "training.json"
 
 
-class Look(NamedTuple):
-    """A test of the model after some batches of training, at `by`, the last word of `shipped.DIARY`."""
+class TrainingRecord(NamedTuple):
+    """What the model predicts after some batches of training, at `by`, the last word of `shipped.DIARY`."""
 
     batches: int
-    weight: float  # the attention weight of the head `shipped.NAME_HEAD` on the name
-    probability: float  # of the name as the next word
-    right: int  # how many of 50 held-out diaries are signed with the right name
-    bars: NameContributions  # what each part adds to the logit of the name
-    off: NameContributions  # the same with the head `shipped.NAME_HEAD` off
+    name_weight: float  # the attention weight of the head `shipped.NAME_HEAD` on the name
+    probability: float  # of the name, as the next word
+    n_signed_right: int  # how many of 50 held-out diaries are signed with the right name
+    contributions: NameContributions  # what each part adds to the logit of the name
+    contributions_head_off: NameContributions  # the same with the head `shipped.NAME_HEAD` off
 
 
-def training_watched() -> list[Look]:
+def load_training_records() -> list[TrainingRecord]:
     """Return the records of the shipped model's training, made by `tools/training.py`, in order."""
-    seen = json.loads(WATCHED.read_text(encoding="utf-8"))
-    return [
-        Look(**one | {"bars": NameContributions(*one["bars"]), "off": NameContributions(*one["off"])})
-        for one in seen
-    ]
+    stored = json.loads(TRAINING_RECORDS_FILE.read_text(encoding="utf-8"))
+    names = "contributions", "contributions_head_off"
+    return [TrainingRecord(**one | {name: NameContributions(*one[name]) for name in names}) for one in stored]
 
 
-def looks_then_says(seen: Sequence[Look]) -> Picture:
+def name_weight_and_right_names(records: Sequence[TrainingRecord]) -> Picture:
     """Draw the head's weight on the name, and the share of 50 diaries signed right, by batches of training.
 
     Args:
-        seen: the records, in order of batches.
+        records: the records, in order of batches.
     """
-    batches = [one.batches for one in seen]
+    batches = [one.batches for one in records]
     curves = {
-        "it looks: weight of head 3 on Mia": ([one.weight for one in seen], "query"),
-        "it says: share of 50 names right": ([one.right / 50 for one in seen], "generated"),
+        "it looks: weight of head 3 on Mia": ([one.name_weight for one in records], "query"),
+        "it says: share of 50 names right": ([one.n_signed_right / 50 for one in records], "generated"),
     }
 
     def draw(sheet: Sheet) -> None:
@@ -55,21 +53,21 @@ def looks_then_says(seen: Sequence[Look]) -> Picture:
             sheet.text(18, 20 + 24 * n, name, colour=colour, bold=True)
             axes.plot(batches, ys, color=colour, lw=2.4, marker="o", ms=4)
 
-    points = "; ".join(f"{one.batches}: {one.weight} and {one.right}" for one in seen)
+    points = "; ".join(f"{one.batches}: {one.name_weight} and {one.n_signed_right}" for one in records)
     return Picture(draw, f"Weight of head 3 on Mia, and names right of 50, by batches of training. {points}.")
 
 
-def moving_median(values: Sequence[float], each_side: int) -> list[float]:
+def moving_median(values: Sequence[float], n_each_side: int) -> list[float]:
     """Return the median of each value and its neighbours, the same number on each side.
 
     Args:
-        each_side: the number of neighbours on each side, reduced near the ends.
+        n_each_side: the number of neighbours on each side, reduced near the ends.
     """
-    sides = [min(i, each_side, len(values) - 1 - i) for i in range(len(values))]
+    sides = [min(i, n_each_side, len(values) - 1 - i) for i in range(len(values))]
     return [float(np.median(values[i - side : i + side + 1])) for i, side in enumerate(sides)]
 
 
-def loss_curve(losses: Sequence[float], level: float) -> Picture:
+def loss_curve(losses: Sequence[float], untrained_loss: float) -> Picture:
     """Draw the moving median of a training run's losses, over a pale band from minimum to maximum.
 
     The band has the minimum and the maximum of every few steps. The number at the end of the curve is the
@@ -77,7 +75,7 @@ def loss_curve(losses: Sequence[float], level: float) -> Picture:
 
     Args:
         losses: the loss of each step.
-        level: the loss of a model that has learned nothing, ln V.
+        untrained_loss: the loss of a model that has learned nothing, ln V.
     """
     raw, steps = np.asarray(losses, dtype=float), len(losses)
     smooth = moving_median(raw.tolist(), min(12, steps // 24))
@@ -90,18 +88,18 @@ def loss_curve(losses: Sequence[float], level: float) -> Picture:
         right = sheet.width - 56
         sheet.heading("loss")
         axes = sheet.add_axes(52, 40, right, 262, "steps of training")
-        axes.set(xlim=(1, steps), ylim=(0, 1.08 * max(raw.max(), level)))
+        axes.set(xlim=(1, steps), ylim=(0, 1.08 * max(raw.max(), untrained_loss)))
         axes.fill([*starts + 1, *starts[::-1] + 1], [*low, *high[::-1]], fc="line", ec="line", lw=1)
         axes.plot([*starts + 1, steps], [*np.array(smooth)[starts], smooth[-1]], color="ink", lw=2.2)
         sheet.text(right + 8, sheet.data_to_sheet(axes, steps, end)[1], format_digits(end, 2), bold=True)
-        y = sheet.data_to_sheet(axes, 1, level)[1]
+        y = sheet.data_to_sheet(axes, 1, untrained_loss)[1]
         sheet.line((52, y), (right, y), colour="soft", dashes=(0, (5, 4)))
-        name = f"learned nothing: ln V = {format_digits(level, 2)}"
+        name = f"learned nothing: ln V = {format_digits(untrained_loss, 2)}"
         sheet.note(right, y + (-12 if y > 58 else 14), name, at="right")
 
     moves = "falls" if end < raw[0] else "goes"
     alt = (
         f"The loss of {steps:,} steps {moves} from {format_digits(raw[0], 2)} to {format_digits(end, 2)}. "
-        f"A dashed line at ln V = {format_digits(level, 2)}: a model that has learned nothing."
+        f"A dashed line at ln V = {format_digits(untrained_loss, 2)}: a model that has learned nothing."
     )
     return Picture(draw, alt)

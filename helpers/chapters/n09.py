@@ -21,56 +21,56 @@ from helpers.timing.steps import PARTS, decode_step_task, fastest_ms, fastest_pa
 from helpers.tokenizer import Tokenizer
 
 
-class Ledger(NamedTuple):
+class StepTimeLedger(NamedTuple):
     """The time of a decode step after few rows and after many, and of its parts, in milliseconds."""
 
-    steps: dict[int, float]  # the measured time, by number of rows
-    parts: dict[int, dict[str, float]]  # the time of each of `PARTS`, by number of rows
-    copies: float  # extra time of the longer step if the cache copies all rows to append one
+    step_ms: dict[int, float]  # the measured time, by number of rows
+    part_ms: dict[int, dict[str, float]]  # the time of each of `PARTS`, by number of rows
+    copy_ms: float  # extra time of the longer step if the cache copies all rows to append one
 
-    def growth(self, kind: str) -> float:
-        """Return how many ms longer the part `kind`, one of `PARTS`, takes after many rows than after few."""
-        few, many = (parts[kind] for parts in self.parts.values())
+    def part_growth_ms(self, part: str) -> float:
+        """Return how many ms longer the part `part`, one of `PARTS`, takes after many rows than after few."""
+        few, many = (parts[part] for parts in self.part_ms.values())
         return many - few
 
-    def bars(self) -> dict[str, tuple[dict[str, tuple[float, float]], float]]:
+    def waterfall_bars(self) -> dict[str, tuple[dict[str, tuple[float, float]], float]]:
         """Return the steps in the form that `plots.waterfall` takes; the part "rest" is all other time."""
         bars = {}
-        for n, ms in self.steps.items():
-            ends = [*accumulate(self.parts[n][kind] for kind in PARTS)]
+        for n, ms in self.step_ms.items():
+            ends = [*accumulate(self.part_ms[n][kind] for kind in PARTS)]
             parts = dict(zip(PARTS, zip([0.0, *ends], ends, strict=False), strict=True))
             bars[f"behind {n:,} rows"] = parts | {"rest": (ends[-1], max(ends[-1], ms))}, ms
-        growing = ms + max(0, self.copies)
+        growing = ms + max(0, self.copy_ms)
         bars["with a growing cache"] = bars[f"behind {n:,} rows"][0] | {"copies": (ms, growing)}, growing
         return bars
 
 
-def ledger_of_step(
-    model: Transformer, lengths: Sequence[int], ms: Sequence[float], turns: int = 15
-) -> Ledger:
+def measure_step_times(
+    model: Transformer, prompt_lengths: Sequence[int], step_ms: Sequence[float], turns: int = 15
+) -> StepTimeLedger:
     """Measure the parts of a decode step after the shortest and after the longest prompt.
 
     Args:
-        lengths: the number of tokens of each prompt, ascending.
-        ms: the measured time of a decode step after each prompt, in milliseconds.
+        prompt_lengths: the number of tokens of each prompt, ascending.
+        step_ms: the measured time of a decode step after each prompt, in milliseconds.
         turns: how often to measure; the fastest call counts.
     """
-    short, *_, long = lengths
+    short, *_, long = prompt_lengths
     parts = fastest_part_ms(model, {n: decode_step_task(model, n) for n in (short, long)}, turns)
     kinds = {kind: decode_step_task(model, long, cache_class=kind) for kind in (StaticCache, GrowingCache)}
     static, growing = fastest_ms(kinds, turns).values()
-    return Ledger({short: ms[0], long: ms[-1]}, parts, growing - static)
+    return StepTimeLedger({short: step_ms[0], long: step_ms[-1]}, parts, growing - static)
 
 
 class TimedReply(NamedTuple):
     """A reply, with the time and the number of rows at each word."""
 
     words: list[str]
-    ms: list[float]  # the time of each word's pass, the fastest of several
-    rows: list[int]  # number kept in each layer after each word's pass
+    pass_ms: list[float]  # the time of each word's pass, the fastest of several
+    n_entries: list[int]  # number kept in each layer after each word's pass
 
 
-def time_replies(
+def time_reply_with_and_without_cache(
     model: Transformer, tokenizer: Tokenizer, prompt: str, max_new_tokens: int = 8, turns: int = 7
 ) -> dict[str, TimedReply]:
     """Time each word of a greedy reply, with the rows kept and with nothing kept.
@@ -107,15 +107,17 @@ def time_replies(
     }
 
 
-def pause_beside_step(lengths: Sequence[int], pause: Sequence[float], step: Sequence[float]) -> Picture:
+def prefill_and_step_times(
+    prompt_lengths: Sequence[int], prefill_ms: Sequence[float], step_ms: Sequence[float]
+) -> Picture:
     """Draw the time of a prefill, and of a decode step after it, for prompts of several lengths.
 
     Args:
-        lengths: the number of tokens of each prompt.
-        pause: the milliseconds of each prefill.
-        step: the milliseconds of a decode step after each prompt.
+        prompt_lengths: the number of tokens of each prompt.
+        prefill_ms: the milliseconds of each prefill.
+        step_ms: the milliseconds of a decode step after each prompt.
     """
-    most = max(*pause, *step)
+    most = max(*prefill_ms, *step_ms)
 
     def draw(sheet: Sheet) -> None:
         left = 122.0
@@ -125,7 +127,7 @@ def pause_beside_step(lengths: Sequence[int], pause: Sequence[float], step: Sequ
         sheet.note(left + 18, 20, "prefill: the pause")
         sheet.square(left + 166, 20, 12, "generated")
         sheet.note(left + 178, 20, "a decode step")
-        for n, (length, *both) in enumerate(zip(lengths, pause, step, strict=True)):
+        for n, (length, *both) in enumerate(zip(prompt_lengths, prefill_ms, step_ms, strict=True)):
             y = 44.0 + 58 * n
             sheet.text(18, y + 21, f"{length:,} tokens")
             for dy, ms, colour in ((0, both[0], "query"), (23, both[1], "generated")):
@@ -136,27 +138,27 @@ def pause_beside_step(lengths: Sequence[int], pause: Sequence[float], step: Sequ
 
     sentence = "; ".join(
         f"{length:,} tokens: {format_digits(a)} and {format_digits(b)}"
-        for length, a, b in zip(lengths, pause, step, strict=True)
+        for length, a, b in zip(prompt_lengths, prefill_ms, step_ms, strict=True)
     )
     return Picture(draw, f"Milliseconds of prefill, the pause, and of a decode step, by prompt. {sentence}.")
 
 
-def reply_by_the_clock(kept: TimedReply, again: TimedReply) -> Picture:
+def reply_timeline(with_cache: TimedReply, without_cache: TimedReply) -> Picture:
     """Draw a reply of 2 to 8 words on one axis of milliseconds, with its rows kept and with nothing kept.
 
     Args:
-        kept: the reply with its rows kept.
-        again: the same reply with all tokens processed again for each word.
+        with_cache: the reply with its rows kept.
+        without_cache: the same reply with all tokens processed again for each word.
     """
-    lanes = [("rows kept", kept), ("nothing kept", again)]
-    totals = [sum(reply.ms) for _, reply in lanes]
-    most, P = max(totals), kept.rows[0]
+    lanes = [("rows kept", with_cache), ("nothing kept", without_cache)]
+    totals = [sum(reply.pass_ms) for _, reply in lanes]
+    most, P = max(totals), with_cache.n_entries[0]
 
     def draw(sheet: Sheet) -> None:
         left, y = 20.0, 0.0
         unit = (sheet.width - left - 34) / most
         for (name, reply), total in zip(lanes, totals, strict=True):
-            ends = [left + unit * ms for ms in accumulate(reply.ms)]
+            ends = [left + unit * ms for ms in accumulate(reply.pass_ms)]
             sheet.text(18, y + 24, name, bold=True)
             sheet.note(136, y + 24, f"{format_digits(total)} ms")
             passes = [*pairwise([left, *ends])]
@@ -164,59 +166,60 @@ def reply_by_the_clock(kept: TimedReply, again: TimedReply) -> Picture:
                 sheet.box(
                     x + 0.8, y + 90, max(1.5, to - x - 1.6), 46, fill="query fill", edge="query", radius=3
                 )
-            for x, to in passes[: 1 if reply is kept else None]:
+            for x, to in passes[: 1 if reply is with_cache else None]:
                 if to - x > 48:
                     sheet.note((x + to) / 2, y + 113, "pause", at="center", colour="ink", bold=True)
-            if reply is kept and ends[-1] + 50 < sheet.width:
+            if reply is with_cache and ends[-1] + 50 < sheet.width:
                 sheet.note(ends[-1] + 10, y + 113, "drip", colour="ink", bold=True)
             _words(sheet, left, ends, reply.words, y + 60)
-            if reply is kept:
-                _rows(sheet, ends, reply.rows, y + 146)
-            for n, (x, to) in enumerate(passes if reply is again else []):
+            if reply is with_cache:
+                _rows(sheet, ends, reply.n_entries, y + 146)
+            for n, (x, to) in enumerate(passes if reply is without_cache else []):
                 tokens = f"{P + n:,}" + (" tokens" if to - x > 84 else "")
                 if to - x > text_width(tokens, SMALL):
                     sheet.note((x + to) / 2, y + 156, tokens, at="center")
             y = sheet.bottom + 24
         _ticks(sheet, left, unit, most, y)
 
-    words = ", ".join(printable(word) for word in kept.words)
+    words = ", ".join(printable(word) for word in with_cache.words)
     alt = (
         f"One reply on one axis of milliseconds: {words}. With its rows kept: a pause of "
-        f"{format_digits(kept.ms[0])}, then {pluralize(len(kept.words) - 1, 'word')} that drip, the last at "
-        f"{format_digits(totals[0])}; {P:,} rows in each layer after the pause and {kept.rows[-1]:,} at the "
-        f"end. With nothing kept: {pluralize(len(again.words), 'pause')}, the last word at "
-        f"{format_digits(totals[1])}."
+        f"{format_digits(with_cache.pass_ms[0])}, then {pluralize(len(with_cache.words) - 1, 'word')} that "
+        f"drip, the last at {format_digits(totals[0])}; {P:,} rows in each layer after the pause and "
+        f"{with_cache.n_entries[-1]:,} at the end. With nothing kept: "
+        f"{pluralize(len(without_cache.words), 'pause')}, the last word at {format_digits(totals[1])}."
     )
     return Picture(draw, alt)
 
 
-def reply_to_scale(pause: float, step: float, n: int) -> Picture:
+def reply_times_to_scale(prefill_ms: float, step_ms: float, n_words: int) -> Picture:
     """Draw to scale the time of n words with the rows kept (a pause and n - 1 steps), and below it n pauses.
 
     Args:
-        pause: the milliseconds of the prefill.
-        step: the milliseconds of a decode step.
-        n: the number of words, 2 to 200.
+        prefill_ms: the milliseconds of the prefill.
+        step_ms: the milliseconds of a decode step.
+        n_words: the number of words, 2 to 200.
     """
-    drip = (n - 1) * step
-    kept, again = _in_words(pause + drip), _in_words(n * pause)
+    drip = (n_words - 1) * step_ms
+    kept, again = _in_words(prefill_ms + drip), _in_words(n_words * prefill_ms)
 
     def draw(sheet: Sheet) -> None:
-        unit = (sheet.width - 36) / max(n * pause, pause + drip)
+        unit = (sheet.width - 36) / max(n_words * prefill_ms, prefill_ms + drip)
         for y, name, total in ((0.0, "rows kept", kept), (104.0, "nothing kept", again)):
             sheet.text(18, y + 20, name, bold=True)
             sheet.text(30 + text_width(name, bold=True), y + 20, total, bold=True, size=LARGE)
-        sheet.box(18 + unit * pause, 40, unit * drip, 46, fill="generated", radius=0)
-        sheet.box(18, 40, unit * pause, 46, fill="query", radius=0)
-        sentence = f"one pause, then {pluralize(n - 1, 'word')} of the drip"
-        if unit * (pause + drip) + text_width(sentence, SMALL) < sheet.width - 50:
-            sheet.note(26 + unit * (pause + drip), 63, sentence)
-        gap = min(1.0, unit * pause / 4)
-        for i in range(n):
-            sheet.box(18 + unit * pause * i, 144, unit * pause - gap, 46, fill="query", radius=0)
-        sheet.note(18, 208, pluralize(n, "pause"))
+        sheet.box(18 + unit * prefill_ms, 40, unit * drip, 46, fill="generated", radius=0)
+        sheet.box(18, 40, unit * prefill_ms, 46, fill="query", radius=0)
+        sentence = f"one pause, then {pluralize(n_words - 1, 'word')} of the drip"
+        if unit * (prefill_ms + drip) + text_width(sentence, SMALL) < sheet.width - 50:
+            sheet.note(26 + unit * (prefill_ms + drip), 63, sentence)
+        gap = min(1.0, unit * prefill_ms / 4)
+        for i in range(n_words):
+            sheet.box(18 + unit * prefill_ms * i, 144, unit * prefill_ms - gap, 46, fill="query", radius=0)
+        sheet.note(18, 208, pluralize(n_words, "pause"))
 
-    alt = f"{n} words to scale. Rows kept: one pause and the drip, {kept}. Nothing kept: {n} pauses, {again}."
+    alt = f"{n_words} words to scale. Rows kept: one pause and the drip, {kept}. "
+    alt += f"Nothing kept: {n_words} pauses, {again}."
     return Picture(draw, alt)
 
 
@@ -284,23 +287,25 @@ def _ticks(sheet: Sheet, left: float, unit: float, most: float, y: float) -> Non
         sheet.note(x, y + 18, f"{size * n:g}" + " ms" * (n == 0), at="center")
 
 
-Clock = Callable[[int], float]  # from tokens to milliseconds
+MillisecondsForTokens = Callable[[int], float]  # from tokens to milliseconds
 
 
-def times(
-    steps: int = -1, one_pause: bool = False, one_step: bool = False
+def make_reply_ms(
+    extra_steps: int = -1, constant_pause: bool = False, constant_step: bool = False
 ) -> Callable[..., tuple[float, float]]:
     """Return a `reply_ms`; with the default arguments it is the right answer.
 
     Args:
-        steps: the number of decode steps minus n.
-        one_pause: whether every pause takes as long as the first.
-        one_step: whether every step takes as long as the first.
+        extra_steps: the number of decode steps minus n.
+        constant_pause: whether every pause takes as long as the first.
+        constant_step: whether every step takes as long as the first.
     """
 
-    def reply_ms(pause: Clock, step: Clock, P: int, n: int) -> tuple[float, float]:
-        behind = [P if one_step else P + i for i in range(n + steps)]
-        lengths = [P if one_pause else P + i for i in range(n)]
+    def reply_ms(
+        pause: MillisecondsForTokens, step: MillisecondsForTokens, P: int, n: int
+    ) -> tuple[float, float]:
+        behind = [P if constant_step else P + i for i in range(n + extra_steps)]
+        lengths = [P if constant_pause else P + i for i in range(n)]
         return pause(P) + sum(map(step, behind)), sum(map(pause, lengths))
 
     return reply_ms
@@ -316,31 +321,31 @@ reply_ms = Exercise(
             *[(7, 1, lambda t: 1 + t / 8), (2, 2, lambda t: 1 + t / 8)],
         ]
     ],
-    right_answer=times(),
+    right_answer=make_reply_ms(),
     wrong_answers=[
         "the first word comes out of the pause, so n words take n - 1 steps.",
-        times(steps=0),
-        times(steps=0, one_pause=True),
+        make_reply_ms(extra_steps=0),
+        make_reply_ms(extra_steps=0, constant_pause=True),
         "the pause is not a step: with the rows kept there is one pause, and then n - 1 steps.",
-        lambda pause, step, P, n: (sum(step(P + i) for i in range(n)), times()(pause, step, P, n)[1]),
+        lambda pause, step, P, n: (sum(step(P + i) for i in range(n)), make_reply_ms()(pause, step, P, n)[1]),
         "with nothing kept, the words that have come run again too: each pause is a token longer.",
-        times(one_pause=True),
-        times(one_pause=True, one_step=True),
+        make_reply_ms(constant_pause=True),
+        make_reply_ms(constant_pause=True, constant_step=True),
         "each step leaves a row: the next one stands behind one more.",
-        times(one_step=True),
+        make_reply_ms(constant_step=True),
     ],
     success="15.7 and 57.2 ms for 8 words behind 4 tokens; a single word is one pause either way.",
 )
 
 
-def times_as_long(guess: Any, answer: float) -> Guess:
+def check_times_as_long_guess(guess: Any, ratio: float) -> Guess:
     """Compare a guess with how many times as long something takes; within 20 percent it is right."""
-    near = isinstance(guess, int | float) and abs(guess - answer) <= answer / 5
-    why = f"{format_digits(answer, 2)} times as long, here."
-    return Guess(guess, guess if near else format_digits(answer, 2), why, example_answer=answer)
+    near = isinstance(guess, int | float) and abs(guess - ratio) <= ratio / 5
+    why = f"{format_digits(ratio, 2)} times as long, here."
+    return Guess(guess, guess if near else format_digits(ratio, 2), why, example_answer=ratio)
 
 
-def model_in_short() -> Picture:
+def shipped_model_overview() -> Picture:
     """Draw the shipped model for readers who know the toy: its four layers, and the rows kept in each."""
     kept = ("Today", "weather", "is", "so")
 

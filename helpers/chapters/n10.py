@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from helpers.check.exercise import Case, Exercise
 from helpers.cost.models import MODELS
@@ -18,39 +18,50 @@ from helpers.trace import Trace
 
 COUNTRIES = "France Japan Italy Spain Germany Egypt Kenya Peru India Canada"
 COUNTRIES += " China Russia Brazil Greece Poland Mexico Sweden Turkey Chile Cuba"
-KEYS = "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size", "intermediate_size"
-SIZES = "n_layers", "n_heads", "n_kv_heads", "hidden_size", "intermediate_size"
+CONFIG_KEYS = (
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "hidden_size",
+    "intermediate_size",
+)
+CONFIG_FIELDS = "n_layers", "n_heads", "n_kv_heads", "hidden_size", "intermediate_size"
 
 
-def over_countries(
-    model: Any, tokenizer: Tokenizer, sentences: Iterable[str]
-) -> Iterator[tuple[Trace, int, int]]:
-    """Record the model as it reads each sentence with each country in it.
+class CountryTrace(NamedTuple):
+    """The trace of a sentence that contains a country, and the positions of two tokens, from 0."""
+
+    trace: Trace
+    last_position: int  # of the sentence's last token
+    country_position: int  # of the country's last token
+
+
+def record_countries(model: Any, tokenizer: Tokenizer, sentences: Iterable[str]) -> Iterator[CountryTrace]:
+    """Record the model as it reads each sentence with each country.
 
     Args:
+        model: the model.
+        tokenizer: the model's tokenizer.
         sentences: each with `{}`, which is replaced by the country.
-
-    Yields:
-        The trace, the index of the sentence's last token, and that of the country's last token, both from 0.
     """
     for sentence in sentences:
         for country in COUNTRIES.split():
             beginning = sentence[: sentence.index("}") + 1]
             text, start = (known_text(tokenizer, part.format(country)) for part in (sentence, beginning))
             last, place = (len(tokenizer.encode(part)) - 1 for part in (text, start))
-            yield watch(model, tokenizer, text, max_new_tokens=1), last, place
+            yield CountryTrace(watch(model, tokenizer, text, max_new_tokens=1), last, place)
 
 
-def head_map(found: Mapping[tuple[int, int], int], heads: Sequence[tuple[int, int]]) -> Picture:
-    """Draw a grid of heads, each filled according to its share of the counts in `found`.
+def head_map(counts: Mapping[tuple[int, int], int], heads: Sequence[tuple[int, int]]) -> Picture:
+    """Draw a grid of heads, each filled according to its share of all counts.
 
     Args:
-        found: maps (layer, head), both from 1, to how often that head was found.
+        counts: maps (layer, head), both from 1, to how often that head was found.
         heads: all heads of the model as (layer, head), both from 0.
     """
     n_layers, n_heads = (1 + max(places) for places in zip(*heads, strict=True))
-    total = sum(found.values())
-    most = sorted(found.items(), key=lambda one: -one[1])[:3]
+    total = sum(counts.values())
+    most = sorted(counts.items(), key=lambda one: -one[1])[:3]
     named = [f"layer {layer}, head {head}: in {n} of {total}" for (layer, head), n in most]
 
     def draw(sheet: Sheet) -> None:
@@ -61,7 +72,7 @@ def head_map(found: Mapping[tuple[int, int], int], heads: Sequence[tuple[int, in
             sheet.line((left + cell * n, top), (left + cell * n, bottom), colour="line", width=1)
         for n in range(n_heads + 1):
             sheet.line((left, top + cell * n), (right, top + cell * n), colour="line", width=1)
-        for (layer, head), n in found.items():
+        for (layer, head), n in counts.items():
             place = left + cell * (layer - 1), top + cell * (head - 1), cell, cell
             sheet.box(*place, fill="query", opacity=n / total, edge="query", radius=0)
         sheet.note(left + cell / 2, top - 14, "layer 1", at="center")
@@ -74,40 +85,44 @@ def head_map(found: Mapping[tuple[int, int], int], heads: Sequence[tuple[int, in
     return Picture(draw, f"{n_layers} layers of {n_heads} heads. {'; '.join(named)}.")
 
 
-def order_of_joins(tokenizer: Tokenizer) -> dict[tuple[str, str], int]:
-    """Return the index, from 0, of each pair of pieces in the tokenizer's list of joins.
+def merge_ranks(tokenizer: Tokenizer) -> dict[tuple[str, str], int]:
+    """Return the rank, from 0, of each pair of pieces that the tokenizer merges.
 
-    A tokenizer of whole words has an empty list.
+    A tokenizer of whole words merges nothing.
     """
     joins = json.loads(tokenizer.library.to_str())["model"].get("merges", [])
     return {(one, other): n for n, (one, other) in enumerate(joins)}
 
 
-def config_json(name: str, without: str = "", **added: Any) -> dict[str, Any]:
+def config_json(name: str, omitted_key: str = "", **replaced: Any) -> dict[str, Any]:
     """Return the sizes of a published model in the form of its config.json.
 
     Args:
         name: one of `MODELS`.
-        without: a key to leave out, if any.
-        added: keys to add or replace, with their values.
+        omitted_key: a key to leave out, if any.
+        replaced: keys to add or replace, with their values.
     """
-    config = {key: getattr(MODELS[name], size) for key, size in zip(KEYS, SIZES, strict=True)} | added
-    return {key: value for key, value in config.items() if key != without}
+    config = {
+        key: getattr(MODELS[name], size) for key, size in zip(CONFIG_KEYS, CONFIG_FIELDS, strict=True)
+    } | replaced
+    return {key: value for key, value in config.items() if key != omitted_key}
 
 
-def count(config: Any, each: float = 2, n_layers: int = 0, n_kv_heads: int = 0, head_dim: int = 0) -> float:
+def kv_nbytes_per_token(
+    config: Any, nbytes_per_number: float = 2, n_layers: int = 0, n_kv_heads: int = 0, head_dim: int = 0
+) -> float:
     """Return the bytes of one token's keys and values in all layers.
 
     Args:
         config: the model's config.json.
-        each: the bytes of one number.
+        nbytes_per_number: the bytes of one number.
         n_layers, n_kv_heads, head_dim: replace the sizes in the config unless 0.
     """
     n_heads = config["num_attention_heads"]
     n_layers = n_layers or config["num_hidden_layers"]
     n_kv_heads = n_kv_heads or config.get("num_key_value_heads") or n_heads
     head_dim = head_dim or config.get("head_dim") or config["hidden_size"] // n_heads
-    return 2 * each * n_layers * n_kv_heads * head_dim
+    return 2 * nbytes_per_number * n_layers * n_kv_heads * head_dim
 
 
 bytes_per_token = Exercise(
@@ -126,17 +141,17 @@ bytes_per_token = Exercise(
             ("Llama-3.1-8B with head_dim 160", config_json("Llama-3.1-8B", head_dim=160)),
         ]
     ],
-    right_answer=count,
+    right_answer=kv_nbytes_per_token,
     wrong_answers=[
         "query heads were counted; keys and values have num_key_value_heads.",
-        lambda config: count(config, n_kv_heads=config["num_attention_heads"]),
+        lambda config: kv_nbytes_per_token(config, n_kv_heads=config["num_attention_heads"]),
         lambda config: 4 * config["num_hidden_layers"] * config["hidden_size"],
         "half of it: K and V, and two bytes a number.",
-        partial(count, each=1),
+        partial(kv_nbytes_per_token, nbytes_per_number=1),
         "twice too much: K and V, and two bytes a number.",
-        partial(count, each=4),
+        partial(kv_nbytes_per_token, nbytes_per_number=4),
         "one layer only: every layer has a cache.",
-        partial(count, n_layers=1),
+        partial(kv_nbytes_per_token, n_layers=1),
     ],
     success="22.5 KiB a token in SmolLM2-135M, 128 KiB in Llama-3.1-8B, 512 KiB in Llama-2-7B.",
 )

@@ -18,16 +18,19 @@ from helpers.plots.batches import FILLS
 
 # GiB of one GPU, from vLLM's log of December 2024: https://github.com/vllm-project/vllm/pull/10511
 TOTAL, USABLE, WEIGHTS, LIBRARIES, PASS, ROWS = 79.22, 71.29, 14.96, 1.79, 1.26, 53.29
-ENGINE = {1: WEIGHTS + ROWS, 2: 2 * (7.48 + 58.97)}  # weights and rows, by number of GPUs; 2: second log
+ENGINE_GIB_BY_GPUS = {
+    1: WEIGHTS + ROWS,
+    2: 2 * (7.48 + 58.97),
+}  # weights and rows, by number of GPUs; 2: second log
 
 
-def squares(parts: Mapping[str, float]) -> Picture:
+def memory_chart(gib_by_use: Mapping[str, float]) -> Picture:
     """Draw the memory of a GPU as squares of 1 GiB, coloured by what uses them.
 
     Args:
-        parts: one to four; maps the name of each use to its GiB, drawn as a whole number of squares.
+        gib_by_use: one to four; maps the name of each use to its GiB, drawn as a whole number of squares.
     """
-    counts = {name: round(gib) for name, gib in parts.items()}
+    counts = {name: round(gib) for name, gib in gib_by_use.items()}
     taken = [colour for n, colour in zip(counts.values(), FILLS, strict=False) for _ in range(n)]
 
     def draw(sheet: Sheet) -> None:
@@ -48,28 +51,30 @@ def squares(parts: Mapping[str, float]) -> Picture:
     return Picture(draw, f"{len(taken)} squares of 1 GiB: {sentence}.")
 
 
-def users_in_4_bits(guess: Any) -> Guess:
+def check_4_bit_users_guess(guess: Any) -> Guess:
     """Compare a guess with how many users of 8,192 tokens an engine can serve with Llama-3.1-8B in 4 bits."""
     model = MODELS["Llama-3.1-8B"]
     weights, user = model.n_parameters / 2, 8192 * model.cache_nbytes_per_token()
     why = f"The weights shrink to {weights / GIB:.2f} GiB, and eleven squares come free."
-    return Guess(guess, fit(ENGINE[1], weights, user), why)
+    return Guess(guess, count_users_that_fit(ENGINE_GIB_BY_GPUS[1], weights, user), why)
 
 
-def fit(*sizes: float, gib: int = GIB, least: float = 0, rounded: Any = math.floor) -> float:
+def count_users_that_fit(
+    *sizes: float, nbytes_per_gib: int = GIB, minimum: float = 0, round_users: Any = math.floor
+) -> float:
     """Return the number of users that fit in memory next to the weights.
 
     Args:
         sizes: the memory in GiB, the bytes of the weights, and the bytes of one user.
-        gib: the bytes of a GiB.
-        least: the minimum result.
-        rounded: the function that rounds the result.
+        nbytes_per_gib: the bytes of a GiB.
+        minimum: the minimum result.
+        round_users: the function that rounds the result.
     """
     memory, weights, user = sizes
-    return max(least, rounded((memory * gib - weights) / user))
+    return max(minimum, round_users((memory * nbytes_per_gib - weights) / user))
 
 
-def users_case(memory_gib: float, tokens: int) -> Case:
+def users_that_fit_case(memory_gib: float, tokens: int) -> Case:
     """Return the case for Llama-3.1-8B in 2-byte numbers.
 
     Args:
@@ -79,27 +84,33 @@ def users_case(memory_gib: float, tokens: int) -> Case:
     model = MODELS["Llama-3.1-8B"]
     args = (memory_gib, 2 * model.n_parameters, tokens * model.cache_nbytes_per_token())
     label = f"users_that_fit for Llama-3.1-8B, {tokens:,} tokens each, in {memory_gib} GiB"
-    return Case(args, label, "" if fit(*args) else "where the weights alone do not fit, give 0.")
+    return Case(
+        args, label, "" if count_users_that_fit(*args) else "where the weights alone do not fit, give 0."
+    )
 
 
 users_that_fit = Exercise(
     name="users_that_fit",
     todo="let users_that_fit return how many users fit, as a whole number.",
     cases=[
-        *starmap(users_case, [(68.25, 8192), (24, 1024), (141, 100_000), (8, 8192)]),
+        *starmap(users_that_fit_case, [(68.25, 8192), (24, 1024), (141, 100_000), (8, 8192)]),
         Case((2, 100, 7), "users_that_fit for weights of 100 bytes and users of 7 in 2 GiB"),
         Case((4, 98, 7), "users_that_fit for weights of 98 bytes and users of 7 in 4 GiB"),
     ],
-    right_answer=fit,
+    right_answer=count_users_that_fit,
     wrong_answers=[
         "the weights were forgotten: they take their bytes first.",
-        lambda memory, weights, user: fit(memory, 0, user),
+        lambda memory, weights, user: count_users_that_fit(memory, 0, user),
         "the weights were counted for each user: all share one copy.",
-        lambda memory, weights, user: fit(memory, 0, weights + user),
+        lambda memory, weights, user: count_users_that_fit(memory, 0, weights + user),
         "not rounded down: a part of a user does not fit.",
-        *[partial(fit, rounded=rounded) for rounded in (math.ceil, round, float)],
+        *[partial(count_users_that_fit, round_users=rounded) for rounded in (math.ceil, round, float)],
         "memory_gib counts GiB, and the rest bytes: a GiB is 2**30 bytes (a GB 10**9).",
-        *[partial(fit, gib=gib, least=least) for gib in (10**9, 1) for least in (0, -math.inf)],
+        *[
+            partial(count_users_that_fit, nbytes_per_gib=gib, minimum=least)
+            for gib in (10**9, 1)
+            for least in (0, -math.inf)
+        ],
     ],
     success="53 users of 8,192 tokens fit beside Llama-3.1-8B in 68.25 GiB, 72 of 1,024 in 24, none in 8.",
 )

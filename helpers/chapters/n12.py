@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess, check_ratio_guess
 from helpers.cost import roofline
 from helpers.cost.config import model_of
-from helpers.cost.models import CARDS, MODELS
+from helpers.cost.models import CARDS, MODELS, PublishedModel
 from helpers.cost.roofline import Roof
 from helpers.cost.step import step_time
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import SMALL, text_width
+
+
+class PublishedRun(NamedTuple):
+    """The measured speed of a model whose weights have a certain number of bits."""
+
+    name: str
+    model: PublishedModel
+    weight_bits: float
+    tokens_per_second: float
+
 
 LAPTOP = Roof(flops_per_second=400e9, bytes_per_second=50e9)  # ridge 8
 LLAMA_2_70B = model_of(
@@ -26,16 +36,16 @@ LLAMA_2_70B = model_of(
 )
 # Tokens per second for one user on an A100, from https://github.com/meta-pytorch/gpt-fast (README of 2024).
 # With a scale and a zero point of 16 bits each for every 32 numbers, 4 bits a number become 5.
-RUNS = (  # name, model, bits per number, tokens per second
-    ("Llama-2-7B, 16 bits", MODELS["Llama-2-7B"], 16, 104.9),
-    ("Llama-2-7B, 8 bits", MODELS["Llama-2-7B"], 8, 155.58),
-    ("Llama-2-7B, 4 bits", MODELS["Llama-2-7B"], 5, 196.8),
-    ("Llama-2-70B, 8 bits", LLAMA_2_70B, 8, 19.13),
-    ("Llama-2-70B, 4 bits", LLAMA_2_70B, 5, 25.25),
+PUBLISHED_RUNS = (
+    PublishedRun("Llama-2-7B, 16 bits", MODELS["Llama-2-7B"], 16, 104.9),
+    PublishedRun("Llama-2-7B, 8 bits", MODELS["Llama-2-7B"], 8, 155.58),
+    PublishedRun("Llama-2-7B, 4 bits", MODELS["Llama-2-7B"], 5, 196.8),
+    PublishedRun("Llama-2-70B, 8 bits", LLAMA_2_70B, 8, 19.13),
+    PublishedRun("Llama-2-70B, 4 bits", LLAMA_2_70B, 5, 25.25),
 )
 
 
-def sixty_four(guess: Any) -> Guess:
+def check_64_user_step_guess(guess: Any) -> Guess:
     """Compare a guess with how many times as long a step takes for 64 users as for one: 1, 4, 16 or 64.
 
     The step is of Llama-3.1-8B on an H100, with 500 tokens for each user.
@@ -45,7 +55,7 @@ def sixty_four(guess: Any) -> Guess:
     return check_ratio_guess(guess, (1, 4, 16, 64), many / one, why)
 
 
-def tokens_a_second(guess: Any) -> Guess:
+def check_tokens_per_second_guess(guess: Any) -> Guess:
     """Compare a guess with the most tokens per second that an H100 can give one user of Llama-3.1-8B.
 
     The answer is a whole number, computed from the time that reading the weights takes.
@@ -55,16 +65,18 @@ def tokens_a_second(guess: Any) -> Guess:
     return Guess(guess, round(1 / seconds), why)
 
 
-def batch(machine: Any, each: float, operations: float = 2, rounded: Any = math.ceil) -> float:
+def tokens_at_ridge(
+    card: Any, nbytes_per_number: float, operations_per_number: float = 2, round_tokens: Any = math.ceil
+) -> float:
     """Return how many tokens a pass needs to reach the ridge point of a machine.
 
     Args:
-        machine: the card or `Roof`.
-        each: the bytes of one number of the matrix.
-        operations: the operations for each number and token.
-        rounded: the function that rounds the result.
+        card: the card or `Roof`.
+        nbytes_per_number: the bytes of one number of the matrix.
+        operations_per_number: the operations for each number and token.
+        round_tokens: the function that rounds the result.
     """
-    return rounded(roofline.ridge(machine) * each / operations)
+    return round_tokens(roofline.ridge(card) * nbytes_per_number / operations_per_number)
 
 
 batch_at_ridge = Exercise(
@@ -77,24 +89,24 @@ batch_at_ridge = Exercise(
         Case((LAPTOP, 4), "batch_at_ridge of a laptop at 4 bytes"),
         Case((Roof(40e9, 50e9), 4), "batch_at_ridge of a machine that computes little at 4 bytes"),
     ],
-    right_answer=batch,
+    right_answer=tokens_at_ridge,
     wrong_answers=[
         "each number of the matrix gives 2 operations a token, no more and no fewer.",
-        partial(batch, operations=1),
-        partial(batch, operations=4),
+        partial(tokens_at_ridge, operations_per_number=1),
+        partial(tokens_at_ridge, operations_per_number=4),
         "the size of a number is left out: fewer bytes to read need fewer tokens.",
-        lambda machine, each: batch(machine, 1),
-        lambda machine, each: batch(machine, 2),
+        lambda machine, each: tokens_at_ridge(machine, 1),
+        lambda machine, each: tokens_at_ridge(machine, 2),
         "rounded down or not at all: a part of a token does not come, and one less is still too few.",
-        *[partial(batch, rounded=rounded) for rounded in (math.floor, float, round)],
+        *[partial(tokens_at_ridge, round_tokens=rounded) for rounded in (math.floor, float, round)],
         "one too many where it comes out even: round up, and no further.",
-        partial(batch, rounded=lambda tokens: math.floor(tokens) + 1),
+        partial(tokens_at_ridge, round_tokens=lambda tokens: math.floor(tokens) + 1),
     ],
     success="296 tokens on an H100 at 2 bytes, 148 at 1 byte with the same arithmetic, 16 on a laptop at 4.",
 )
 
 
-def one_layer() -> Picture:
+def layer_timeline() -> Picture:
     """Draw a layer over time, for one user and for many: what memory sends, and when compute is busy.
 
     Source of the idea: Horace He 2022, Making deep learning go brrrr from first principles.

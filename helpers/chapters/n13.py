@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -32,43 +32,57 @@ from helpers.timing import count_operators, machine
 from helpers.timing.steps import decode_step_task, fastest_ms, fastest_part_ms
 from helpers.timing.turns import Task
 
-RECORDED = Path(__file__).parent / "data" / "ladder.json"
-TOKENS = 256  # cached tokens before each step
+RECORDED_LADDER_FILE = Path(__file__).parent / "data" / "ladder.json"
+N_CACHED_TOKENS = 256  # cached tokens before each step
 CORES = torch.get_num_threads()  # PyTorch uses one thread per core
-AS_IT_IS = "as it is"
-WAYS = {  # whether all cores share each matrix, and the bits of a weight
-    AS_IT_IS: (False, 32),
-    "compiled, its own products": (False, 32),
-    "all cores share each matrix": (True, 32),
-    "half the bytes": (True, 16),
-    "a quarter of the bytes": (True, 8),
+UNCHANGED = "as it is"
+
+
+class StepVariant(NamedTuple):
+    """One way to run the decode step."""
+
+    cores_share: bool  # whether all cores share each matrix
+    weight_bits: int
+
+
+STEP_VARIANTS = {  # unchanged, and after each of four changes
+    UNCHANGED: StepVariant(False, 32),
+    "compiled, its own products": StepVariant(False, 32),
+    "all cores share each matrix": StepVariant(True, 32),
+    "half the bytes": StepVariant(True, 16),
+    "a quarter of the bytes": StepVariant(True, 8),
 }
 
 
-def launch_overhead() -> float:
+def measure_launch_overhead_seconds() -> float:
     """Return the launch overhead of one operator, in seconds.
 
     It is the slope of step time against the number of operators, for four models of 1 to 16 layers that are
     so narrow that their steps consist almost entirely of launches.
     """
-    steps = [decode_step_task(Transformer(narrow_config(layers)), TOKENS) for layers in (1, 4, 8, 16)]
+    steps = [
+        decode_step_task(Transformer(narrow_config(layers)), N_CACHED_TOKENS) for layers in (1, 4, 8, 16)
+    ]
     return machine.measure_launch_overhead(steps)
 
 
-def in_products(model: Transformer, step: Task, launch: float, turns: int) -> float:
+def measure_products_ms(model: Transformer, step: Task, launch_seconds: float, n_turns: int) -> float:
     """Return the milliseconds that a step spends on its matrix products, without their launch overhead.
 
     Args:
         model: the model that the step runs.
         step: a decode step.
-        launch: launch overhead of one operator, in seconds.
-        turns: number of turns to measure; more give a steadier result.
+        launch_seconds: launch overhead of one operator, in seconds.
+        n_turns: number of turns to measure; more give a steadier result.
     """
     n_products = sum(isinstance(part, torch.nn.Linear) for part in model.modules())
-    return fastest_part_ms(model, {"step": step}, turns)["step"]["matrices"] - 1000 * n_products * launch
+    return (
+        fastest_part_ms(model, {"step": step}, n_turns)["step"]["matrices"]
+        - 1000 * n_products * launch_seconds
+    )
 
 
-def rate_of_loop() -> float:
+def measure_loop_weights_per_second() -> float:
     """Return how many weights per second our loop multiplies on one core, whose cache holds the matrix."""
     matrix, scale = quantize_weight(np.ones((1024, 1024), np.float32), bits=8)
     loop = NarrowLinear(matrix, scale, np.zeros(1024, np.float32))
@@ -78,194 +92,208 @@ def rate_of_loop() -> float:
 
 
 @dataclass(frozen=True)
-class Ladder:
-    """A model's decode step, unchanged and after each change in WAYS: operators, hardware rates and times.
+class StepTimeLadder:
+    """A model's decode step, unchanged and after each change in STEP_VARIANTS: operators, hardware rates and
+    times.
 
-    Mappings have the keys of WAYS, and methods take one of these keys as `way`.
+    Mappings have the keys of STEP_VARIANTS, and methods take one of these keys as `variant`.
     """
 
-    size: str  # key of `model.sizes.CONFIGS`
+    model_size: str  # key of `model.sizes.CONFIGS`
     cores: int  # number of cores that share each matrix, from the second change on
-    launch: float  # launch overhead of one operator, in seconds
-    rate: float  # weights per second that one core converts to float32 and multiplies
-    operators: Mapping[str, int]  # number of operators in a step
+    launch_seconds: float  # launch overhead of one operator, in seconds
+    weights_per_second_per_core: float  # weights per second that one core converts to float32 and multiplies
+    n_operators: Mapping[str, int]  # number of operators in a step
     bandwidths: Mapping[str, float]  # bytes per second read by the cores in use
-    products: float  # milliseconds that the unchanged step spends in PyTorch's products, without launches
-    measured: Mapping[str, float]  # measured milliseconds of a step
+    unchanged_products_ms: (
+        float  # milliseconds that the unchanged step spends in PyTorch's products, without launches
+    )
+    measured_ms: Mapping[str, float]  # measured milliseconds of a step
     source: str = "measured on this machine"
 
-    def step(self, way: str) -> StepSeconds:
+    def lower_bound_terms(self, variant: str) -> StepSeconds:
         """Return the terms of a step's lower bound, at the ladder's own rates.
 
         The arithmetic of attention counts as 0, because its rate is not measured.
         """
-        card = Roof(2 * self.products_per_second(way), self.bandwidths[way])  # one product: two operations
-        launch = self.operators[way] * self.launch
-        config, bits = CONFIGS[self.size], WAYS[way][1]
-        step = step_time(config, card, TOKENS, weight_bits=bits, kv_bits=32, launch=launch)
+        card = Roof(
+            2 * self.weights_per_second(variant), self.bandwidths[variant]
+        )  # one product: two operations
+        launch = self.n_operators[variant] * self.launch_seconds
+        config, bits = CONFIGS[self.model_size], STEP_VARIANTS[variant].weight_bits
+        step = step_time(config, card, N_CACHED_TOKENS, weight_bits=bits, kv_bits=32, launch=launch)
         return replace(step, attention=0.0)
 
-    def products_per_second(self, way: str) -> float:
+    def weights_per_second(self, variant: str) -> float:
         """Return how many weights per second the cores in use multiply."""
-        return cores_of(way, self.cores) * self.rate
+        return cores_in_use(variant, self.cores) * self.weights_per_second_per_core
 
-    def megabytes(self, way: str) -> float:
+    def weight_megabytes(self, variant: str) -> float:
         """Return the megabytes of weights that a step reads."""
-        return self.step(way).weights * self.bandwidths[way] / 1e6
+        return self.lower_bound_terms(variant).weights * self.bandwidths[variant] / 1e6
 
-    def lower_bound(self, way: str) -> float:
+    def lower_bound_ms(self, variant: str) -> float:
         """Return the lower bound of a step, in milliseconds."""
-        return 1000 * self.step(way).total
+        return 1000 * self.lower_bound_terms(variant).total
 
-    def in_turn(self, way: str) -> float:
+    def ms_without_overlap(self, variant: str) -> float:
         """Return how many milliseconds a step would take if its reading and arithmetic did not overlap."""
-        step = self.step(way)
+        step = self.lower_bound_terms(variant)
         return 1000 * (step.launch + step.kv_cache + step.weights + step.products)
 
-    def spans(self, way: str) -> dict[str, tuple[float, float]]:
+    def part_spans_ms(self, variant: str) -> dict[str, tuple[float, float]]:
         """Return the start and end of each part of a step, in milliseconds; reading and arithmetic overlap.
 
         The part "rest" is the measured time that no other part explains.
         """
-        step = self.step(way)
+        step = self.lower_bound_terms(variant)
         launched, rows = 1000 * step.launch, 1000 * (step.launch + step.kv_cache)
         spans = {
             "launches": (0.0, launched),
             "reading": (launched, rows + 1000 * step.weights),
             "arithmetic": (rows, rows + 1000 * step.products),
         }
-        known = self.lower_bound(way)
-        if way == AS_IT_IS:
-            slower = max(0.0, self.products - 1000 * max(step.weights, step.products))
+        known = self.lower_bound_ms(variant)
+        if variant == UNCHANGED:
+            slower = max(0.0, self.unchanged_products_ms - 1000 * max(step.weights, step.products))
             spans["slow products"] = (known, known + slower)
             known += slower
-        return spans | {"rest": (known, max(known, self.measured[way]))}
+        return spans | {"rest": (known, max(known, self.measured_ms[variant]))}
 
-    def breakdown(self, way: str) -> Table:
+    def lower_bound_table(self, variant: str) -> Table:
         """Return a table of the terms of a step's lower bound: the count, rate and milliseconds of each."""
-        step, speed = self.step(way), self.bandwidths[way]
+        step, speed = self.lower_bound_terms(variant), self.bandwidths[variant]
         bandwidth = f"{speed / 1e9:.0f} GB/s"
-        weights = f"{step.products * self.products_per_second(way) / 1e6:.1f} M weights"
-        rate = f"{self.products_per_second(way) / 1e9:.0f} billion a second"
+        weights = f"{step.products * self.weights_per_second(variant) / 1e6:.1f} M weights"
+        rate = f"{self.weights_per_second(variant) / 1e9:.0f} billion a second"
         terms = {
-            "launches": (f"{self.operators[way]}", f"{1e6 * self.launch:.1f} µs each", 1000 * step.launch),
+            "launches": (
+                f"{self.n_operators[variant]}",
+                f"{1e6 * self.launch_seconds:.1f} µs each",
+                1000 * step.launch,
+            ),
             "rows": (f"{step.kv_cache * speed / 1e6:.1f} MB", bandwidth, 1000 * step.kv_cache),
-            "weights": (f"{self.megabytes(way):.1f} MB", bandwidth, 1000 * step.weights),
+            "weights": (f"{self.weight_megabytes(variant):.1f} MB", bandwidth, 1000 * step.weights),
             "arithmetic": (weights, rate, 1000 * step.products),
-            "lower bound": ("", "", self.lower_bound(way)),
+            "lower bound": ("", "", self.lower_bound_ms(variant)),
         }
         return Table([*map(list, terms.values())], [*terms], ["count", "price", "ms"])
 
-    def bars(self) -> dict[str, tuple[dict[str, tuple[float, float]], float]]:
-        """Return the steps for `plots.waterfall`: for each way, its `spans` and its measured milliseconds."""
-        return {way: (self.spans(way), ms) for way, ms in self.measured.items()}
+    def waterfall_bars(self) -> dict[str, tuple[dict[str, tuple[float, float]], float]]:
+        """Return, for `plots.waterfall`, each variant's `part_spans_ms` and its measured milliseconds."""
+        return {way: (self.part_spans_ms(way), ms) for way, ms in self.measured_ms.items()}
 
-    def flaw(self) -> str:
+    def why_unusable(self) -> str:
         """Return why these measurements cannot be used, or "" if they can."""
         if self.cores < 2:
             return "Python has only one core"
-        for way, ms in self.measured.items():
-            if ms < self.lower_bound(way):
-                least = f"where the prices measured here say {self.lower_bound(way):.2f} at least"
+        for way, ms in self.measured_ms.items():
+            if ms < self.lower_bound_ms(way):
+                least = f"where the prices measured here say {self.lower_bound_ms(way):.2f} at least"
                 return f"a step, {way}, took {ms:.2f} ms, {least}, so one of them was measured too high"
         return ""
 
 
-def ladder(cores: int = CORES) -> Ladder:
-    """Measure a ladder on this machine; if it has one core or `flaw` finds a flaw, return the recorded one.
+def measure_or_load_ladder(cores: int = CORES) -> StepTimeLadder:
+    """Measure a ladder on this machine, or return the recorded one if that fails or there is only one core.
 
     Args:
-        cores: number of cores that share each matrix where WAYS says so.
+        cores: number of cores that share each matrix where STEP_VARIANTS says so.
     """
-    found = climb("16M", cores) if cores > 1 else recorded(cores=1)
-    if not (why := found.flaw()):
+    found = measure_ladder("16M", cores) if cores > 1 else load_recorded_ladder(cores=1)
+    if not (why := found.why_unusable()):
         return found
-    kept = recorded()
+    kept = load_recorded_ladder()
     source = f"The numbers are those of {kept.source}. Here they cannot be measured: {why}."
     return replace(kept, source=source)
 
 
-def recorded(**changes: Any) -> Ladder:
+def load_recorded_ladder(**replaced_fields: Any) -> StepTimeLadder:
     """Return the ladder of two idle cores that ladder.json stores, with rates rounded to 3 digits.
 
     Args:
-        changes: fields of `Ladder` to replace.
+        replaced_fields: fields of `StepTimeLadder` to replace.
     """
-    return replace(Ladder(**json.loads(RECORDED.read_text())), **changes)
+    return replace(StepTimeLadder(**json.loads(RECORDED_LADDER_FILE.read_text())), **replaced_fields)
 
 
-def climb(size: str, cores: int) -> Ladder:
-    """Time a decode step of a randomly initialized model, unchanged and then after each change in WAYS.
+def measure_ladder(model_size: str, cores: int) -> StepTimeLadder:
+    """Time a decode step of a randomly initialized model, unchanged and then after each change in
+    STEP_VARIANTS.
 
     Each of three rounds measures both the hardware rates and the steps, so that a slow moment affects
     both.
 
     Args:
-        size: key of CONFIGS.
-        cores: threads that share each matrix where WAYS says so.
+        model_size: key of CONFIGS.
+        cores: threads that share each matrix where STEP_VARIANTS says so.
     """
-    model = Transformer(CONFIGS[size])
+    model = Transformer(CONFIGS[model_size])
     twins = {bits: speed_up(model, bits=bits, threads=1) for bits in (32, 16, 8)}
     steps = {
-        way: _step(model if way == AS_IT_IS else twins[bits], way, cores) for way, (_, bits) in WAYS.items()
+        way: _step(model if way == UNCHANGED else twins[bits], way, cores)
+        for way, (_, bits) in STEP_VARIANTS.items()
     }
     launches, rates, read, timed, products = [], [], [], [], []
     with machine.torch_threads(1):  # the step as it is runs on one core
         for _ in range(3):
-            launches.append(launch_overhead())
-            rates.append(rate_of_loop())
-            read.append({one: _bandwidth(model.config, *one, cores) for one in WAYS.values()})
+            launches.append(measure_launch_overhead_seconds())
+            rates.append(measure_loop_weights_per_second())
+            read.append({one: _bandwidth(model.config, *one, cores) for one in STEP_VARIANTS.values()})
             timed.append(fastest_ms(steps, turns=5))
-            products.append(in_products(model, steps[AS_IT_IS], launches[-1], turns=1))
+            products.append(measure_products_ms(model, steps[UNCHANGED], launches[-1], n_turns=1))
         operators = {way: count_operators(step) for way, step in steps.items()}
-    return Ladder(
-        size,
+    return StepTimeLadder(
+        model_size,
         cores,
-        launch=median(launches),  # a slope, so the smallest is not the most accurate
-        rate=max(rates),
-        operators=operators,
-        bandwidths={way: max(one[both] for one in read) for way, both in WAYS.items()},
-        products=min(products),
-        measured={way: min(one[way] for one in timed) for way in WAYS},
+        launch_seconds=median(launches),  # a slope, so the smallest is not the most accurate
+        weights_per_second_per_core=max(rates),
+        n_operators=operators,
+        bandwidths={way: max(one[both] for one in read) for way, both in STEP_VARIANTS.items()},
+        unchanged_products_ms=min(products),
+        measured_ms={way: min(one[way] for one in timed) for way in STEP_VARIANTS},
     )
 
 
-def cores_of(way: str, cores: int) -> int:
-    """Return how many of `cores` cores share each matrix in a way of WAYS: all of them, or 1."""
-    return cores if WAYS[way][0] else 1
+def cores_in_use(variant: str, n_cores: int) -> int:
+    """Return how many cores a variant in STEP_VARIANTS uses for each matrix: `n_cores`, or 1."""
+    return n_cores if STEP_VARIANTS[variant].cores_share else 1
 
 
 def _step(model: Transformer | FastTransformer, way: str, cores: int) -> Task:
-    step = decode_step_task(model, TOKENS)
+    step = decode_step_task(model, N_CACHED_TOKENS)
 
     def run() -> None:
         if isinstance(model, FastTransformer):
-            model.threads = cores_of(way, cores)
+            model.threads = cores_in_use(way, cores)
         step()
 
     return run
 
 
 def _bandwidth(config: ModelConfig, shared: bool, bits: int, cores: int) -> float:
-    rows, weights, *_ = work_of(config, [(TOKENS, 1)], users=1, logits=1)
+    rows, weights, *_ = work_of(config, [(N_CACHED_TOKENS, 1)], users=1, logits=1)
     with machine.torch_threads(cores if shared else 1):
         return machine.measure_bandwidth(int(4 * rows + bits / 8 * weights))
 
 
-def milliseconds(guess: Any, lower_bound: float, measured: float) -> Guess:
+def check_step_ms_guess(guess: Any, lower_bound_ms: float, measured_ms: float) -> Guess:
     """Compare a guess of a step's milliseconds with the range from its lower bound to its measured time.
 
     A guess is right up to 10% outside this range.
     """
-    near = isinstance(guess, int | float) and lower_bound / 1.1 <= guess <= 1.1 * measured
-    why = f"The lower bound is {lower_bound:.2f} ms, the clock says {measured:.2f}."
+    near = isinstance(guess, int | float) and lower_bound_ms / 1.1 <= guess <= 1.1 * measured_ms
+    why = f"The lower bound is {lower_bound_ms:.2f} ms, the clock says {measured_ms:.2f}."
     why += " Right is all between, and a tenth more."
     return Guess(
-        guess, guess if near else f"{lower_bound:.2f} to {measured:.2f}", why, example_answer=measured
+        guess,
+        guess if near else f"{lower_bound_ms:.2f} to {measured_ms:.2f}",
+        why,
+        example_answer=measured_ms,
     )
 
 
-def hidden(reading: float, multiplying: float, together: float) -> float:
+def overlap_share(reading: float, multiplying: float, together: float) -> float:
     """Return the share of the shorter of two parts that overlaps the longer: 1 if all of it, 0 if none.
 
     Args:
@@ -282,10 +310,10 @@ hidden_share = Exercise(
         Case(args, "hidden_share({}, {}, {})".format(*args))
         for args in [(4, 2, 4), (4, 2, 6), (4, 2, 5), (1, 4, 4.25), (3, 3, 4.5)]
     ],
-    right_answer=hidden,
+    right_answer=overlap_share,
     wrong_answers=[
         "that is the share that was not hidden.",
-        lambda *ms: 1 - hidden(*ms),
+        lambda *ms: 1 - overlap_share(*ms),
         "these are milliseconds; divide by the shorter part, which is all that can be hidden.",
         lambda reading, multiplying, together: reading + multiplying - together,
         "only the shorter part can be hidden, so divide by that one.",

@@ -22,21 +22,27 @@ from helpers.recording.model import as_array, attention_cores
 from helpers.recording.recorder import attention_weights
 from helpers.tokenizer import Tokenizer
 
-LEAST = 0.1  # smallest attention weight that is shown as a number
-HIGH, ROOM, LONGEST = 210, 17, 215  # px: height of the plot, between lines of names, and longest name
+MIN_SHOWN_WEIGHT = 0.1  # smallest attention weight that is shown as a number
+PLOT_HEIGHT, LABEL_SPACING, MAX_LABEL_WIDTH = (
+    210,
+    17,
+    215,
+)  # px: height of the plot, between lines of names, and longest name
 Point = tuple[float, float]
 
 
-class Kept(NamedTuple):
+class KeptEntries(NamedTuple):
     """The rows that remain in a cache after a text, and the reply."""
 
-    weights: dict[int, float]  # from the position of each row, from 0, to the newest token's attention weight
-    says: str  # the reply
+    weights_by_position: dict[
+        int, float
+    ]  # from the position of each row, from 0, to the newest token's attention weight
+    reply: str  # the reply
 
 
-def kept(
+def run_and_list_kept_entries(
     model: Transformer, tokenizer: Tokenizer, text: str, make_cache: Callable[[ModelConfig], Cache]
-) -> Kept:
+) -> KeptEntries:
     """Run a text into an empty cache; return the rows that remain, and a reply of three words.
 
     Args:
@@ -56,19 +62,20 @@ def kept(
     k = np.repeat(k, q.shape[1] // k.shape[1], axis=1)
     weights = attention_weights(q @ k.swapaxes(-1, -2) * core.scale, mask)[0, head, -1]
     output = generate(model, ids, 3, cache=make_cache(model.config))
-    return Kept(
+    return KeptEntries(
         {place: float(weights[place]) for place in cache.entry_positions()}, tokenizer.decode([*output])
     )
 
 
-def rows_left(words: Sequence[str], caches: Mapping[str, Kept]) -> Picture:
-    """Draw a text once for each cache, with the attention weights of at least `LEAST`, and the reply.
+def kept_and_dropped_words(words: Sequence[str], caches: Mapping[str, KeptEntries]) -> Picture:
+    """Draw a text once for each cache, with the attention weights of at least `MIN_SHOWN_WEIGHT`, and the
+    reply.
 
     Words whose rows remain have filled boxes; the others have dashed boxes.
 
     Args:
         words: the words of the text, one per token.
-        caches: from the name of each cache to what `kept` returned for it.
+        caches: from the name of each cache to what `run_and_list_kept_entries` returned for it.
     """
 
     def draw(sheet: Sheet) -> None:
@@ -85,7 +92,7 @@ def rows_left(words: Sequence[str], caches: Mapping[str, Kept]) -> Picture:
                 else:
                     sheet.box(x, y, wide, 26, edge="line", dashed=True)
                 sheet.note(x + wide / 2, y + 13, word, at="center", colour="ink" if at in weights else "soft")
-                if (weight := weights.get(at, 0)) >= LEAST:
+                if (weight := weights.get(at, 0)) >= MIN_SHOWN_WEIGHT:
                     style: dict[str, Any] = {"at": "center", "colour": "query", "bold": True}
                     sheet.note(x + wide / 2, y + 36, f"{weight:.2f}", **style)
                 x += wide + 4
@@ -96,85 +103,86 @@ def rows_left(words: Sequence[str], caches: Mapping[str, Kept]) -> Picture:
     sentences = []
     for name, (weights, says) in caches.items():
         gone = ", ".join(word for at, word in enumerate(words) if at not in weights) or "nothing"
-        looks = ", ".join(f"{words[at]} {w:.2f}" for at, w in weights.items() if w >= LEAST)
+        looks = ", ".join(f"{words[at]} {w:.2f}" for at, w in weights.items() if w >= MIN_SHOWN_WEIGHT)
         output = f"{words[-1]} looks at {looks}; the model says {says}"
         sentences.append(f"{printable(name)}: {gone} is gone, {output}")
     return Picture(draw, f"{' '.join(words)}. {'. '.join(sentences)}.")
 
 
-def variants(dots: Mapping[str, Sequence[float]], most: int, own: str) -> Picture:
+def loss_by_cache_size(measurements: Mapping[str, Sequence[float]], n_texts: int, own_name: str) -> Picture:
     """Draw a labelled dot for each variant, at its cache size and its loss.
 
     The dot is filled if the variant signs all texts correctly, and hollow otherwise.
 
     Args:
-        dots: from the name of each variant to (KiB per diary, number of correctly signed texts, loss).
-        most: number of texts to sign.
-        own: name of the reader's variant, which is drawn in a colour of its own.
+        measurements: from the name of each variant to (KiB per diary, number of correctly signed texts,
+            loss).
+        n_texts: number of texts to sign.
+        own_name: name of the reader's variant, which is drawn in a colour of its own.
     """
-    sizes, _, losses = zip(*dots.values(), strict=True)
+    sizes, _, losses = zip(*measurements.values(), strict=True)
 
     def draw(sheet: Sheet) -> None:
         left, right = 44.0, sheet.width - 20.0
         fewest, widest = min(sizes) / 1.1, max(sizes) * 1.1
         low, high = min(losses) - 0.06, max(losses) + 0.1
-        across, up = (right - left) / math.log(widest / fewest), HIGH / (high - low)
+        across, up = (right - left) / math.log(widest / fewest), PLOT_HEIGHT / (high - low)
         dots_at = {
             name: (left + across * math.log(size / fewest), up * (high - loss))
-            for name, (size, _, loss) in dots.items()
+            for name, (size, _, loss) in measurements.items()
         }
-        names_at = flags(dots_at, right)
+        names_at = place_labels(dots_at, right)
         top = 52 - min(0.0, *(y for _, y in names_at.values()))  # names may be above the plot
-        sheet.heading(f"loss; a filled dot signs all {most}")
-        axes = sheet.add_axes(left, top, right, top + HIGH, "KiB a diary")
+        sheet.heading(f"loss; a filled dot signs all {n_texts}")
+        axes = sheet.add_axes(left, top, right, top + PLOT_HEIGHT, "KiB a diary")
         set_log_scale(axes.xaxis, base=2)
         axes.set(xlim=(fewest, widest), ylim=(low, high))
         for name, (x, y) in names_at.items():
             pole, foot = dots_at[name]
             sheet.line((pole, top + foot), (pole, top + y + (9 if x < pole else -6)), colour="line", width=1)
-            sheet.note(x, top + y, shorten(name, LONGEST, SMALL), colour=_colour(name, own))
+            sheet.note(x, top + y, shorten(name, MAX_LABEL_WIDTH, SMALL), colour=_colour(name, own_name))
         for name, (x, y) in dots_at.items():
-            colour = _colour(name, own)
-            sheet.disc(x, top + y, 5, colour if dots[name][1] == most else "paper", colour)
+            colour = _colour(name, own_name)
+            sheet.disc(x, top + y, 5, colour if measurements[name][1] == n_texts else "paper", colour)
 
     sentence = "; ".join(
         f"{printable(name)}: {size:.0f} KiB, loss {loss:.2f}, {signed:g} signed"
-        for name, (size, signed, loss) in sorted(dots.items(), key=lambda item: [*item[1]])
+        for name, (size, signed, loss) in sorted(measurements.items(), key=lambda item: [*item[1]])
     )
-    return Picture(draw, f"The loss against the KiB of a diary; signed right, of {most}. {sentence}.")
+    return Picture(draw, f"The loss against the KiB of a diary; signed right, of {n_texts}. {sentence}.")
 
 
 def _colour(name: str, own: str) -> str:
     return "generated" if name == own else "key" if name.startswith("window") else "query"
 
 
-def flags(dots: Mapping[str, Point], right: float) -> dict[str, Point]:
+def place_labels(dots: Mapping[str, Point], right_edge: float) -> dict[str, Point]:
     """Return the (x, y) position in px at which the name of each dot begins.
 
     Each name is at the top of a vertical pole on its dot, placed so that names do not overlap or cross poles.
 
     Args:
         dots: from each name to the (x, y) position of its dot; y increases downward.
-        right: x of the right edge, which no name crosses.
+        right_edge: x of the right edge, which no name crosses.
     """
     found: dict[str, Point] = {}
     for name in sorted(dots, key=lambda name: (-dots[name][0], dots[name][1])):
         x, y = dots[name]
-        wide = min(text_width(name, SMALL), LONGEST)
-        start = min(x + 4, right - wide)
-        y -= ROOM
+        wide = min(text_width(name, SMALL), MAX_LABEL_WIDTH)
+        start = min(x + 4, right_edge - wide)
+        y -= LABEL_SPACING
         reached = sorted(
             (dots[one][1], found[one][1])
             for one in found
             if min(dots[one][0], found[one][0]) < start + wide + 6
         )
         for foot, top in reversed(reached):  # from the lowest up
-            y = top - ROOM if top - ROOM < y < foot + ROOM else y
+            y = top - LABEL_SPACING if top - LABEL_SPACING < y < foot + LABEL_SPACING else y
         found[name] = start, y
     return found
 
 
-def positions(length: int, window: int, sinks: int) -> list[int]:
+def kept_positions(length: int, window: int, sinks: int) -> list[int]:
     """Return the positions, from 0, that remain: the first `sinks` and the last `window` of `length`."""
     return [at for at in range(length) if at < sinks or at >= length - window]
 
@@ -186,19 +194,19 @@ kept_rows = Exercise(
         *[(10, 4, 0), (10, 4, 2), (4, 4, 0), (5, 4, 0), (6, 4, 1)],
         *[(3, 4, 0), (5, 4, 2), (1, 4, 2), (100, 1, 1)],
     ],
-    right_answer=positions,
+    right_answer=kept_positions,
     wrong_answers=[
         "counted anew from 0: a row keeps the position at which its key was turned.",
-        lambda *args: [*range(len(positions(*args)))],
+        lambda *args: [*range(len(kept_positions(*args)))],
         "the sinks are counted inside the window: they come on top of it.",
-        lambda length, window, sinks: positions(length, max(window - sinks, 0), sinks),
-        lambda length, window, sinks: positions(length, window - sinks, sinks),
+        lambda length, window, sinks: kept_positions(length, max(window - sinks, 0), sinks),
+        lambda length, window, sinks: kept_positions(length, window - sinks, sinks),
         "off by one: the newest `window` rows are those from length - window on.",
-        lambda length, window, sinks: positions(length, window - 1, sinks),
-        lambda length, window, sinks: positions(length, window + 1, sinks),
+        lambda length, window, sinks: kept_positions(length, window - 1, sinks),
+        lambda length, window, sinks: kept_positions(length, window + 1, sinks),
         "a position twice: where the text is short, a sink is in the window too.",
-        lambda length, window, sinks: [*range(sinks), *positions(length, window, 0)],
-        lambda length, window, sinks: [*range(min(sinks, length)), *positions(length, window, 0)],
+        lambda length, window, sinks: [*range(sinks), *kept_positions(length, window, 0)],
+        lambda length, window, sinks: [*range(min(sinks, length)), *kept_positions(length, window, 0)],
     ],
     success="6 to 9 of ten rows with a window of 4, and 0 and 1 too with two sinks.",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from helpers.check.guess import Guess
 from helpers.cost.layers import Full, Latent
@@ -15,33 +15,43 @@ QUERY, KEY, VALUE, LATENT = (
     *[(f"{name} fill", name) for name in ("query", "key", "value")],
     ("panel", "ink"),
 )  # fill and edge
-Shape = tuple[str, int, int, str]  # a matrix: its name, rows, columns, colour
-LARGEST = 45.0  # px: side of the larger of a query and a latent
-EACH = 0.5  # px per number of a row
-HEAD, STEP = 24, 34  # px: width of a query head, and distance from one head to the next
 
 
-def operations_a_byte(guess: Any) -> Guess:
+class Matrix(NamedTuple):
+    """A matrix as it is drawn."""
+
+    name: str
+    n_rows: int
+    n_columns: int
+    colour: str
+
+
+MAX_MATRIX_SIDE = 45.0  # px: side of the larger of a query and a latent
+PX_PER_NUMBER = 0.5  # px per number of a row
+HEAD_WIDTH, HEAD_SPACING = 24, 34  # px: width of a query head, and distance from one head to the next
+
+
+def check_operations_per_byte_guess(guess: Any) -> Guess:
     """Compare a guess of how many operations per byte attention performs in a decode step of Llama-3.1-8B."""
     model = MODELS["Llama-3.1-8B"]
     return Guess(guess, model.n_heads // model.n_kv_heads, "A row that is read serves four heads.")
 
 
-def who_reads(kinds: Mapping[str, Full | Latent], n_heads: int) -> Picture:
+def kv_entries_and_query_heads(layers: Mapping[str, Full | Latent], n_heads: int) -> Picture:
     """Draw one token's row in one layer of each type, to scale, and lines from the query heads that read it.
 
     Args:
-        kinds: the layers to compare, by name.
+        layers: the layers to compare, by name.
         n_heads: number of query heads in each layer.
     """
 
     def draw(sheet: Sheet) -> None:
         columns, wide = 2, (sheet.width - 16) / 2
-        for n, (name, kind) in enumerate(kinds.items()):
+        for n, (name, kind) in enumerate(layers.items()):
             _reads(sheet, 8 + wide * (n % columns), 18 + 226 * (n // columns), wide, name, kind, n_heads)
 
     output = []
-    for name, kind in kinds.items():
+    for name, kind in layers.items():
         parts = len(_parts(kind))
         serves = [join_words([str(h + 1) for h in _group(g, parts, n_heads)]) for g in range(parts)]
         what = "; ".join(f"KV head {g + 1} serves {heads}" for g, heads in enumerate(serves))
@@ -72,24 +82,24 @@ def _reads(
     """Draw one layer, in a column of the sheet: its query heads, and below them the row and lines to it."""
     middle, parts = left + wide / 2, _parts(kind)
     sheet.text(middle, top, name, at="center", bold=True)
-    heads = [middle + STEP * (h - (n_heads - 1) / 2) for h in range(n_heads)]
-    pitch = STEP * n_heads / len(parts)
+    heads = [middle + HEAD_SPACING * (h - (n_heads - 1) / 2) for h in range(n_heads)]
+    pitch = HEAD_SPACING * n_heads / len(parts)
     for g, part in enumerate(parts):
         x = middle + pitch * (g - (len(parts) - 1) / 2)
         for h in _group(g, len(parts), n_heads):
             sheet.line((heads[h], top + 60), (x, top + 134), colour="query")
-        x -= EACH * sum(numbers for numbers, _ in part.values()) / 2
+        x -= PX_PER_NUMBER * sum(numbers for numbers, _ in part.values()) / 2
         for name_of, (numbers, (fill, edge)) in part.items():
-            sheet.box(x, top + 134, EACH * numbers, 26, fill=fill, edge=edge, radius=2)
-            sheet.note(x + EACH * numbers / 2, top + 147, name_of, at="center", colour="ink")
-            x += EACH * numbers
+            sheet.box(x, top + 134, PX_PER_NUMBER * numbers, 26, fill=fill, edge=edge, radius=2)
+            sheet.note(x + PX_PER_NUMBER * numbers / 2, top + 147, name_of, at="center", colour="ink")
+            x += PX_PER_NUMBER * numbers
     for h, head in enumerate(heads):
-        sheet.chip(head, top + 46, str(h + 1), width=HEAD, fill="query fill", edge="query")
+        sheet.chip(head, top + 46, str(h + 1), width=HEAD_WIDTH, fill="query fill", edge="query")
     size = f"{kind.rank} + {kind.rope_dim}" if isinstance(kind, Latent) else f"{kind.entry_size}"
     sheet.note(middle, top + 182, f"{size} numbers", at="center", colour="ink")
 
 
-def two_orders(S: int, D: int, rank: int) -> Picture:
+def expanded_and_absorbed_products(S: int, D: int, rank: int) -> Picture:
     """Draw the scores of one query as a product of three matrices, computed in two orders.
 
     The number of multiplications is given for each order.
@@ -99,9 +109,10 @@ def two_orders(S: int, D: int, rank: int) -> Picture:
         D: size of one head's query.
         rank: size of a latent.
     """
-    query, matrix, latents = ("query", 1, D, "query"), ("M", D, rank, "panel"), ("latents", rank, S, "panel")
-    keys, wide = ("keys", D, S, "key"), ("query · M", 1, rank, "query")
-    orders: dict[str, tuple[list[Shape], list[Shape]]] = {
+    query, latents = Matrix("query", 1, D, "query"), Matrix("latents", rank, S, "panel")
+    matrix = Matrix("M", D, rank, "panel")
+    keys, wide = Matrix("keys", D, S, "key"), Matrix("query · M", 1, rank, "query")
+    orders: dict[str, tuple[list[Matrix], list[Matrix]]] = {
         "expanded: M and the latents first": ([matrix, latents], [query, keys]),
         "absorbed: the query and M first": ([query, matrix], [wide, latents]),
     }
@@ -111,8 +122,8 @@ def two_orders(S: int, D: int, rank: int) -> Picture:
         for name, (first, then) in orders.items():
             sheet.text(8, y, name, bold=True)
             for shapes, marked in (([query, matrix, latents], first), (then, [])):
-                _shapes(sheet, y + 34, LARGEST / max(D, rank), shapes, marked)
-                y += LARGEST + 76
+                _shapes(sheet, y + 34, MAX_MATRIX_SIDE / max(D, rank), shapes, marked)
+                y += MAX_MATRIX_SIDE + 76
             sheet.note(8, y, f"{_count(first) + _count(then):,} multiplications", colour="ink", bold=True)
             y += 48
 
@@ -123,7 +134,7 @@ def two_orders(S: int, D: int, rank: int) -> Picture:
     return Picture(draw, f"The scores of one query with {S:,} latents. {'. '.join(output)}.")
 
 
-def _shapes(sheet: Sheet, y: float, unit: float, shapes: list[Shape], marked: list[Shape]) -> None:
+def _shapes(sheet: Sheet, y: float, unit: float, shapes: list[Matrix], marked: list[Matrix]) -> None:
     """Draw matrices side by side, with their names above and sizes below, and one line under those marked.
 
     Args:
@@ -138,19 +149,19 @@ def _shapes(sheet: Sheet, y: float, unit: float, shapes: list[Shape], marked: li
         name, high, wide, kind = shape
         across, down = min(unit * wide, sheet.width - 16 - x), max(6.0, unit * high)
         fill, edge = ("panel", "ink") if kind == "panel" else (f"{kind} fill", kind)
-        sheet.box(x, y + (LARGEST - down) / 2, across, down, fill=fill, edge=edge, radius=2)
+        sheet.box(x, y + (MAX_MATRIX_SIDE - down) / 2, across, down, fill=fill, edge=edge, radius=2)
         sheet.note(x, y - 12, name, colour="ink")
-        sheet.note(x, y + LARGEST + 14, f"{high:,} × {wide:,}")
+        sheet.note(x, y + MAX_MATRIX_SIDE + 14, f"{high:,} × {wide:,}")
         ends += [x, x + across] if shape in marked else []
         x += max(across, 74) + 10
     if ends:
-        sheet.line((ends[0], y + LARGEST + 27), (ends[-1], y + LARGEST + 27), width=3)
+        sheet.line((ends[0], y + MAX_MATRIX_SIDE + 27), (ends[-1], y + MAX_MATRIX_SIDE + 27), width=3)
 
 
-def _count(product: list[Shape]) -> int:
+def _count(product: list[Matrix]) -> int:
     (_, high, through, _), (_, _, wide, _) = product
     return high * through * wide
 
 
-def _times(product: list[Shape]) -> str:
+def _times(product: list[Matrix]) -> str:
     return " times ".join(f"{name} ({high:,} by {wide:,})" for name, high, wide, _ in product)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from helpers.check.exercise import Case, Exercise
 from helpers.cost.layers import GIB
@@ -26,34 +26,48 @@ from helpers.serve.scheduler import Plan, Scheduler
 from helpers.serve.simulation import simulate
 
 SLOTS, BUDGETS = (8, 16, 64), (64, 256, 512, 1024, 4096)
-REACHED = 0.7  # share of the card's bandwidth and compute that is reached, as others have measured
-N, GROWS = 150, 5000  # requests; ms: a wait this long means a queue that grows while requests arrive
-Steps = Sequence[Mapping[int, str]]  # for each step, from a slot to the request that runs in it
-Waits = Mapping[tuple[int, int], tuple[float, float]]
+REACHED_SHARE = 0.7  # share of the card's bandwidth and compute that is reached, as others have measured
+N_REQUESTS = 150
+GROWING_WAIT_MS = 5000  # a wait this long means a queue that grows while requests arrive
+SlotSteps = Sequence[Mapping[int, str]]  # for each step, from a slot to the request that runs in it
+
+
+class P99Waits(NamedTuple):
+    """Two 99th percentiles over requests, in milliseconds."""
+
+    first_word_ms: float  # the wait for the first word
+    gap_ms: float  # the longest wait between two words
+
+
+WaitsBySetting = Mapping[tuple[int, int], P99Waits]  # from (slots, token budget)
 
 # From (users, prompt tokens, reply tokens) to the median milliseconds of the decode steps of a run, for
 # Llama-2-7B on an A100 80 GB in 16 bits.
 # Source: LMDeploy 0.1.0a1, docs/en/benchmark/a100_fp16.md at commit 3e391df, 2023.
-PUBLISHED = {(1, 128, 2048): 10, (16, 128, 2048): 15, (32, 128, 2048): 21, (64, 128, 2048): 30}
+PUBLISHED_STEP_MS = {(1, 128, 2048): 10, (16, 128, 2048): 15, (32, 128, 2048): 21, (64, 128, 2048): 30}
 
 
-def steps_measured() -> dict[str, list[float]]:
-    """Return the published decode steps.
+class MeasuredStep(NamedTuple):
+    """A measured decode step, and its lower bound."""
 
-    Returns:
-        From the number of users to a list of the tokens per user (halfway through the reply), the lower bound
-        in ms, the measured ms, and bound / measured.
-    """
+    tokens_per_user: int  # halfway through the reply
+    lower_bound_ms: float
+    measured_ms: float
+    bound_share: float  # lower bound / measured
+
+
+def measured_and_predicted_steps() -> dict[str, MeasuredStep]:
+    """Return the published decode steps by number of users."""
     lines = {}
-    for (users, prompt, reply), ms in PUBLISHED.items():
+    for (users, prompt, reply), ms in PUBLISHED_STEP_MS.items():
         tokens = prompt + reply // 2
         bound = 1000 * step_time(MODELS["Llama-2-7B"], CARDS["A100"], tokens, users).total
-        lines[str(users)] = [tokens, bound, ms, bound / ms]
+        lines[str(users)] = MeasuredStep(tokens, bound, ms, bound / ms)
     return lines
 
 
 @lru_cache(64)
-def choices(service: Service, per_second: float, hits: bool) -> Waits:
+def simulate_waits(service: Service, requests_per_second: float, prefix_hits: bool) -> WaitsBySetting:
     """Simulate a service with each pair of slots and token budget, and return the waits.
 
     If some slots are never in use, fewer slots give the same waits as long as they suffice, and these are
@@ -61,15 +75,14 @@ def choices(service: Service, per_second: float, hits: bool) -> Waits:
 
     Args:
         service: the service.
-        per_second: mean number of requests that arrive per second.
-        hits: whether the KV entries of earlier turns are found in the cache.
+        requests_per_second: mean number of requests that arrive per second.
+        prefix_hits: whether the KV entries of earlier turns are found in the cache.
 
     Returns:
-        From (slots, budget) to the 99th-percentile waits in ms: to the first word, and the longest wait
-        between two words.
+        The waits by (slots, budget).
     """
-    waits: dict[tuple[int, int], tuple[float, float]] = {}
-    arrivals = fleet.chat_turns(service, N, 0, per_second, hits)
+    waits: dict[tuple[int, int], P99Waits] = {}
+    arrivals = fleet.chat_turns(service, N_REQUESTS, 0, requests_per_second, prefix_hits)
     longest = max(len(request.prompt) + request.max_new_tokens for _, request in arrivals)
     for budget in BUDGETS:
         most, last = SLOTS[-1] + 1, SLOTS[-1]  # slots in use at the same time, when `last` were allowed
@@ -77,7 +90,7 @@ def choices(service: Service, per_second: float, hits: bool) -> Waits:
             if most <= slots:
                 waits[slots, budget] = waits[last, budget]
                 continue
-            machine = fleet.Machine(service.model, service.card, REACHED, 1e12, slots, budget)
+            machine = fleet.Machine(service.model, service.card, REACHED_SHARE, 1e12, slots, budget)
             scheduler, used = Scheduler(PageManager(slots, longest, prefix_caching=False), slots, budget), [0]
 
             def step(
@@ -86,35 +99,41 @@ def choices(service: Service, per_second: float, hits: bool) -> Waits:
                 used.append(len(scheduler.running))
                 return machine.plan_seconds(plan)
 
-            first, gap = fleet.p99_waits([*simulate(scheduler, arrivals, step).values()])
-            waits[slots, budget] = first, gap
+            waits[slots, budget] = P99Waits(*fleet.p99_waits([*simulate(scheduler, arrivals, step).values()]))
             most, last = max(used), slots
     return waits
 
 
-def slots_that_fit(service: Service, hits: bool) -> int:
+def count_slots_that_fit(service: Service, prefix_hits: bool) -> int:
     """Return how many replies' rows fit into the memory that the weights leave.
 
-    With `hits`, the rows of shared tokens and of all idle chats also take up memory.
+    With `prefix_hits`, the rows of shared tokens and of all idle chats also take up memory.
     """
-    own = service.kv_nbytes(service.context - service.shared_tokens * hits)
-    kept = service.weights_nbytes + hits * (service.shared_nbytes + service.idle_chats * service.idle_nbytes)
+    own = service.kv_nbytes(service.context - service.shared_tokens * prefix_hits)
+    kept = service.weights_nbytes + prefix_hits * (
+        service.shared_nbytes + service.idle_chats * service.idle_nbytes
+    )
     return max(0, int((service.memory_gib * GIB - kept) // own))
 
 
-def recipe(service: Service) -> list[tuple[str, str, int]]:
-    """Return limits of the slots and of the token budget, if the rows of earlier turns are not found.
+class Limit(NamedTuple):
+    """A minimum or maximum of the slots or of the token budget."""
+
+    name: str
+    formula: str  # in words
+    value: int
+
+
+def slot_and_budget_limits(service: Service) -> list[Limit]:
+    """Return limits of the slots and of the token budget, if the KV entries of earlier turns are not found.
 
     The minimum number of slots follows from Little's law, with every wait between words as long as the SLO
     allows.
-
-    Returns:
-        For each limit: its name, its formula in words, and its value.
     """
     slo, prompt = service.itl_slo, service.context - service.reply // 2
     slots = math.ceil(service.replying(slo))
     tokens = math.ceil(service.requests_per_second * (prompt + service.reply) * slo)
-    step = partial(step_time, bandwidth_reached=REACHED, compute_reached=REACHED)
+    step = partial(step_time, bandwidth_reached=REACHED_SHARE, compute_reached=REACHED_SHARE)
 
     def seconds(budget: int) -> float:
         chunk = budget - slots  # the last chunk of a prompt
@@ -123,33 +142,34 @@ def recipe(service: Service) -> list[tuple[str, str, int]]:
 
     most = bisect(range(slots + 1, 2**16), slo, key=seconds) + slots
     return [
-        ("slots, at least", "requests a second × tokens of a reply × SLO between words", slots),
-        ("slots, at most", "memory for rows ÷ rows of a text", slots_that_fit(service, False)),
-        ("budget, at least", "tokens that come in a second × SLO between words", tokens),
-        ("budget, at most", "the largest step within the SLO, by the equation", most),
+        Limit("slots, at least", "requests a second × tokens of a reply × SLO between words", slots),
+        Limit("slots, at most", "memory for rows ÷ rows of a text", count_slots_that_fit(service, False)),
+        Limit("budget, at least", "tokens that come in a second × SLO between words", tokens),
+        Limit("budget, at most", "the largest step within the SLO, by the equation", most),
     ]
 
 
 @dataclass(frozen=True)
-class Choices:
-    """A map of the 99th-percentile waits for each pair of slots and token budget.
+class WaitMap:
+    """A picture of the 99th-percentile waits for each pair of slots and token budget.
 
     Each cell shows two waits in ms, to the first word and between words. It is filled if both waits are
-    within `most` and the slots fit into memory.
+    within `max_waits_ms` and the slots fit into memory.
     """
 
-    waits: Waits  # as `choices` returns them
-    most: tuple[float, float]  # longest waits allowed, in ms: to the first word, and between two words
-    fit: int  # number of slots that fit into memory
+    waits: WaitsBySetting  # as `simulate_waits` returns them
+    max_waits_ms: P99Waits  # the longest waits that are allowed
+    n_slots_that_fit: int  # number of slots that fit into memory
     note: str = "For 99 of 100, ms: above to the first word, below between two words."
 
     @property
-    def fine(self) -> list[tuple[int, int]]:
-        """The (slots, budget) pairs for which both waits are within `most` and the slots fit into memory."""
+    def settings_within_limits(self) -> list[tuple[int, int]]:
+        """The (slots, budget) pairs whose waits are within `max_waits_ms` and whose slots fit into memory."""
         return [
             pair
             for pair, both in self.waits.items()
-            if pair[0] <= self.fit and all(a <= b for a, b in zip(both, self.most, strict=True))
+            if pair[0] <= self.n_slots_that_fit
+            and all(a <= b for a, b in zip(both, self.max_waits_ms, strict=True))
         ]
 
     def draw(self, sheet: Sheet) -> None:
@@ -160,43 +180,53 @@ class Choices:
         sheet.note(12, 42, "slots", colour="ink")
         for n, budget in enumerate(BUDGETS):
             sheet.text(left + wide * (n + 0.5), 42, f"{budget:,}", at="center", size=SMALL, bold=True)
-        y, too_many = top, [slots for slots in SLOTS if slots > self.fit]
+        y, too_many = top, [slots for slots in SLOTS if slots > self.n_slots_that_fit]
         for slots in SLOTS:
             if [slots] == too_many[:1]:
                 sheet.line((12, y + 3), (sheet.width - 12, y + 3), dashes=(0, (5, 4)))
-                sheet.note(12, y + 16, f"below: more than {self.fit} do not fit into memory", colour="ink")
+                sheet.note(
+                    12,
+                    y + 16,
+                    f"below: more than {self.n_slots_that_fit} do not fit into memory",
+                    colour="ink",
+                )
                 y += 28
             sheet.text(12, y + high / 2, str(slots), bold=True)
             for n, budget in enumerate(BUDGETS):
-                x, fine = left + wide * n, (slots, budget) in self.fine
+                x, fine = left + wide * n, (slots, budget) in self.settings_within_limits
                 fill, edge = ("generated fill", "generated") if fine else ("none", "line")
                 sheet.box(x + 2, y + 2, wide - 4, high - 4, fill=fill, edge=edge)
-                for at, ms, limit in zip((16, 37), self.waits[slots, budget], self.most, strict=True):
+                for at, ms, limit in zip((16, 37), self.waits[slots, budget], self.max_waits_ms, strict=True):
                     style: dict[str, Any] = {"colour": "soft" if ms > limit else "ink", "bold": ms <= limit}
-                    sheet.note(x + wide / 2, y + at, short_ms(ms), at="center", **style)
+                    sheet.note(x + wide / 2, y + at, format_wait_ms(ms), at="center", **style)
             y += high
 
     def in_words(self) -> str:
         """Return the map as text."""
         sentence = "; ".join(
-            f"{slots} slots, {budget:,}: {' and '.join(map(short_ms, both))}"
+            f"{slots} slots, {budget:,}: {' and '.join(map(format_wait_ms, both))}"
             for (slots, budget), both in sorted(self.waits.items())
         )
-        good = ", ".join(f"{slots} slots with {budget:,}" for slots, budget in sorted(self.fine)) or "none"
+        good = (
+            ", ".join(
+                f"{slots} slots with {budget:,}" for slots, budget in sorted(self.settings_within_limits)
+            )
+            or "none"
+        )
         alt = "Milliseconds to the first word, and the longest wait between two, by slots and budget"
-        return f"{alt}. {sentence}. {self.fit} slots fit. Short enough: {good}."
+        return f"{alt}. {sentence}. {self.n_slots_that_fit} slots fit. Short enough: {good}."
 
     def html(self) -> str:
         """Return the map as the HTML of a picture."""
         return Picture(self.draw, self.in_words()).html()
 
 
-def short_ms(ms: float) -> str:
+def format_wait_ms(ms: float) -> str:
     """Return milliseconds as text, or "grows" if the wait is so long that the queue must be growing."""
-    return "grows" if ms >= GROWS else f"{ms:,.0f}"
+    return "grows" if ms >= GROWING_WAIT_MS else f"{ms:,.0f}"
 
 
-class Map(Explorer):
+class SlotBudgetExplorer(Explorer):
     """An explorer that shows which slots and token budgets meet both SLOs of a service on one card.
 
     Waits are simulated, with step times from the equation of `step_time`.
@@ -215,15 +245,15 @@ class Map(Explorer):
         one = self.service
         ways = [("processed again", False), ("found (notebook 17)", True)]
         return {
-            "arrivals": choose("requests/s", (1, 2, 3, 4, 5), one.requests_per_second),
-            "message": choose("new tokens", (100, 300, 1000, 3000), one.message),
-            "reply": choose("reply tokens", (50, 100, 250, 500), one.reply),
+            "arrivals": choice_knob("requests/s", (1, 2, 3, 4, 5), one.requests_per_second),
+            "message": choice_knob("new tokens", (100, 300, 1000, 3000), one.message),
+            "reply": choice_knob("reply tokens", (50, 100, 250, 500), one.reply),
             "hits": labelled_widget("SelectionSlider", "earlier turns", options=ways, value=False),
-            "first": choose("first word, ms", (100, 200, 300, 500, 1000, 2000), 1000 * self.ttft_slo),
-            "gap": choose("between, ms", (10, 15, 20, 25, 40, 60), 1000 * one.itl_slo),
+            "first": choice_knob("first word, ms", (100, 200, 300, 500, 1000, 2000), 1000 * self.ttft_slo),
+            "gap": choice_knob("between, ms", (10, 15, 20, 25, 40, 60), 1000 * one.itl_slo),
         }
 
-    def at(self, arrivals: float, message: int, reply: int, **_: Any) -> Service:
+    def service_with(self, arrivals: float, message: int, reply: int, **_: Any) -> Service:
         """Return the service with these settings.
 
         Args:
@@ -235,27 +265,31 @@ class Map(Explorer):
         return replace(self.service, card=card, message=message, reply=reply, chats_per_second=chats)
 
     def picture(self, **settings: Any) -> Any:
-        service, hits = self.at(**settings), settings["hits"]
-        waits = choices(service, settings["arrivals"], hits)
-        return Choices(waits, (settings["first"], settings["gap"]), slots_that_fit(service, hits))
+        service, hits = self.service_with(**settings), settings["hits"]
+        waits = simulate_waits(service, settings["arrivals"], hits)
+        return WaitMap(
+            waits, P99Waits(settings["first"], settings["gap"]), count_slots_that_fit(service, hits)
+        )
 
     def sentence_html(self, **settings: Any) -> str:
         found = self.picture(**settings)
-        service = self.at(**settings)
+        service = self.service_with(**settings)
         tokens = service.message if settings["hits"] else service.context - service.reply // 2
-        good = ", ".join(f"{slots} slots with {budget:,}" for slots, budget in sorted(found.fine))
+        good = ", ".join(
+            f"{slots} slots with {budget:,}" for slots, budget in sorted(found.settings_within_limits)
+        )
         return (
             f"A prompt has {tokens:,} tokens to process, on average. "
             f"{'Both SLOs are met with ' + good if good else 'No choice meets both SLOs'}."
         )
 
 
-def choose(label: str, numbers: Sequence[float], first: float) -> Any:
-    """Return a knob to choose from a few numbers, to which the initial value `first` is added."""
-    return number_slider(label, sorted({*numbers, round(first)}), round(first))  # type: ignore[arg-type]
+def choice_knob(label: str, choices: Sequence[float], initial: float) -> Any:
+    """Return a knob to choose from a few numbers, to which the initial value `initial` is added."""
+    return number_slider(label, sorted({*choices, round(initial)}), round(initial))  # type: ignore[arg-type]
 
 
-def slots(runs: Mapping[str, Steps], n_slots: int) -> Picture:
+def slot_timeline(runs: Mapping[str, SlotSteps], n_slots: int) -> Picture:
     """Draw one chart for each run, with a row per slot, a column per step and a block for each request.
 
     Idle slots are hatched.
@@ -278,7 +312,7 @@ def slots(runs: Mapping[str, Steps], n_slots: int) -> Picture:
             for slot in range(n_slots):
                 y = begin_y + high * slot
                 sheet.note(left - 10, y + high / 2, f"slot {slot + 1}", at="right")
-                for who, begin, end in stretches(steps, slot):
+                for who, begin, end in slot_occupancy(steps, slot):
                     place = left + wide * begin + 1.5, y + 1.5, wide * (end - begin) - 3, high - 3
                     if not who:
                         _hatched(sheet, *place)
@@ -298,7 +332,7 @@ def slots(runs: Mapping[str, Steps], n_slots: int) -> Picture:
         f"{idle[name]} of {n_slots * len(steps)} places idle, "
         + ", ".join(
             f"slot {slot + 1} "
-            + " ".join(f"{who or 'idle'} {end - begin}" for who, begin, end in stretches(steps, slot))
+            + " ".join(f"{who or 'idle'} {end - begin}" for who, begin, end in slot_occupancy(steps, slot))
             for slot in range(n_slots)
         )
         for name, steps in runs.items()
@@ -306,21 +340,25 @@ def slots(runs: Mapping[str, Steps], n_slots: int) -> Picture:
     return Picture(draw, f"Slots against steps. {alt}.")
 
 
-def stretches(steps: Steps, slot: int) -> list[tuple[str, int, int]]:
-    """Return the stretches of consecutive steps in which a slot has the same request.
+class Occupancy(NamedTuple):
+    """Consecutive steps in which a slot has the same request."""
+
+    request: str  # "" while the slot is idle
+    begin: int  # index of the first step, from 0
+    end: int  # index of the step after the last
+
+
+def slot_occupancy(steps: SlotSteps, slot: int) -> list[Occupancy]:
+    """Return which request uses a slot in which steps, in order.
 
     Args:
         steps: the steps, each of which maps slots to requests.
         slot: the slot, from 0.
-
-    Returns:
-        (request, begin, end) for each stretch, in order. The request is "" while the slot is idle; `begin`
-        and `end` are indices of steps, from 0, and `end` is exclusive.
     """
-    found: list[tuple[str, int, int]] = []
+    found: list[Occupancy] = []
     for who, each in groupby(step.get(slot, "") for step in steps):
         begin = found[-1][2] if found else 0
-        found.append((who, begin, begin + len([*each])))
+        found.append(Occupancy(who, begin, begin + len([*each])))
     return found
 
 
@@ -332,34 +370,42 @@ def _hatched(sheet: Sheet, x: float, y: float, wide: float, high: float) -> None
         sheet.line(start, (x + min(far, wide), y + max(far - wide, 0)), colour="line", width=1)
 
 
-def stall(budgets: Sequence[int], ttft: Sequence[float], gap: Sequence[float]) -> Picture:
+def ttft_and_gap_by_budget(
+    budgets: Sequence[int], ttft_ms: Sequence[float], gap_ms: Sequence[float]
+) -> Picture:
     """Draw how the token budget affects a long prompt and the requests that run at the same time.
 
     Args:
         budgets: tokens per step, ascending.
-        ttft: time to first token of the long prompt with each budget, in ms.
-        gap: longest wait between two words of the other requests with each budget, in ms.
+        ttft_ms: time to first token of the long prompt with each budget, in ms.
+        gap_ms: longest wait between two words of the other requests with each budget, in ms.
     """
-    series = {"TTFT of the long prompt": ttft, "longest wait of others": gap}
+    series = {"TTFT of the long prompt": ttft_ms, "longest wait of others": gap_ms}
     across = "tokens of a step, at most"
     return line_chart("milliseconds", "ms", across, budgets, series, "xy")
 
 
-def dealt(waiting: list[int], running: int, budget: int, whole: bool = False, by: bool = False) -> list[int]:
+def schedule_prompt_tokens(
+    waiting_tokens: list[int],
+    n_running: int,
+    token_budget: int,
+    whole_prompts: bool = False,
+    allow_overtaking: bool = False,
+) -> list[int]:
     """Return how many tokens of each waiting prompt run in the next step.
 
     Args:
-        waiting: tokens left to process in each prompt, in order of arrival.
-        running: number of running requests, each of which takes one token of the budget.
-        budget: maximum number of tokens in the step.
-        whole: run each prompt whole or not at all, instead of in chunks.
-        by: if whole, let prompts that fit overtake a prompt that does not.
+        waiting_tokens: tokens left to process in each prompt, in order of arrival.
+        n_running: number of running requests, each of which takes one token of the budget.
+        token_budget: maximum number of tokens in the step.
+        whole_prompts: run each prompt whole or not at all, instead of in chunks.
+        allow_overtaking: if whole, let prompts that fit overtake a prompt that does not.
     """
-    left, given = budget - running, []
-    for tokens in waiting:
+    left, given = token_budget - n_running, []
+    for tokens in waiting_tokens:
         fits = tokens <= left
-        given.append(tokens if fits else 0 if whole else left)
-        left -= given[-1] if fits or by or not whole else left
+        given.append(tokens if fits else 0 if whole_prompts else left)
+        left -= given[-1] if fits or allow_overtaking or not whole_prompts else left
     return given
 
 
@@ -370,13 +416,13 @@ next_step = Exercise(
         *[([5, 12, 4], 3, 10), ([20], 2, 8), ([3, 3], 4, 16)],
         *[([4, 2], 6, 6), ([7, 2], 1, 6), ([], 2, 4)],
     ],
-    right_answer=dealt,
+    right_answer=schedule_prompt_tokens,
     wrong_answers=[
         "the running come first: each takes one token of the budget.",
-        lambda waiting, running, budget: dealt(waiting, 0, budget),
+        lambda waiting, running, budget: schedule_prompt_tokens(waiting, 0, budget),
         "a prompt that does not fit runs in chunks: it gets what is left.",
-        partial(dealt, whole=True),
-        partial(dealt, whole=True, by=True),
+        partial(schedule_prompt_tokens, whole_prompts=True),
+        partial(schedule_prompt_tokens, whole_prompts=True, allow_overtaking=True),
         "the whole of each: what one gets, the next cannot get too.",
         lambda waiting, running, budget: [min(n, budget - running) for n in waiting],
         lambda waiting, running, budget: [*waiting],
@@ -386,7 +432,7 @@ next_step = Exercise(
     success="3 who run and a budget of 10 leave 7: 5 for the first prompt, 2 for the second.",
 )
 
-KNOBS = {
+KNOB_FOR_COMPLAINT = {
     "people wait in line": "more slots",
     "words stall": "smaller budget",
     "a long first wait": "larger budget",
@@ -394,26 +440,28 @@ KNOBS = {
 }
 
 
-def turning(complaint: str, *others: str) -> list[dict[str, str]]:
+def with_wrong_choices(complaint: str, *wrong_choices: str) -> list[dict[str, str]]:
     """Return copies of KNOBS, in each of which one complaint has another of the given choices."""
-    return [KNOBS | {complaint: other} for other in others]
+    return [KNOB_FOR_COMPLAINT | {complaint: other} for other in wrong_choices]
 
 
 knobs = Exercise(
     name="knobs",
     todo="write one of CHOICES for each complaint.",
-    cases=[Case((complaint,), complaint, expected_in_words="another choice") for complaint in KNOBS],
-    right_answer=KNOBS,
+    cases=[
+        Case((complaint,), complaint, expected_in_words="another choice") for complaint in KNOB_FOR_COMPLAINT
+    ],
+    right_answer=KNOB_FOR_COMPLAINT,
     run_case=operator.getitem,
     wrong_answers=[
         "those in line have no slot; a budget deals out the tokens of those who have one.",
-        *turning("people wait in line", "smaller budget", "larger budget"),
+        *with_wrong_choices("people wait in line", "smaller budget", "larger budget"),
         "one step with the whole book takes 130 ms, on any number of slots: a smaller budget cuts it up.",
-        *turning("words stall", "more slots", "larger budget", "another machine"),
+        *with_wrong_choices("words stall", "more slots", "larger budget", "another machine"),
         "slots are free and nobody waits but for this prompt: its chunks are too small.",
-        *turning("a long first wait", "more slots", "smaller budget", "another machine"),
+        *with_wrong_choices("a long first wait", "more slots", "smaller budget", "another machine"),
         "words are late without any prompt beside them: no budget changes that, and the machine is full.",
-        *turning("slow and full", "smaller budget", "larger budget"),
+        *with_wrong_choices("slow and full", "smaller budget", "larger budget"),
     ],
     success="a line wants slots, stalls a smaller budget, slow prompts a larger one, a full machine another.",
 )

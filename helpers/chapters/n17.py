@@ -19,21 +19,27 @@ from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.explorer import Explorer, labelled_widget, number_slider
 from helpers.drawing.words import SMALL, text_width
 
-Text = list[tuple[Hashable, int]]  # pieces of text, each a key that identifies its content, and its tokens
+PromptPieces = list[
+    tuple[Hashable, int]
+]  # pieces of text, each a key that identifies its content, and its tokens
 
 PARTS = ("tools", "system", "clock", "summary", "chat", "question")
-BREAKPOINT, TAG, MOST = "|", "breakpoint", 4  # a breakpoint in a list, on a tag; maximum in a request
-TOOLS, CLOCK, SUMMARY = 5, 8, 200  # number of tools; tokens of the clock and of the summary
-KEPT = 300  # seconds that an entry of the provider's cache is kept after its last use
+BREAKPOINT, TAG, MAX_BREAKPOINTS = (
+    "|",
+    "breakpoint",
+    4,
+)  # a breakpoint in a list, on a tag; maximum in a request
+N_TOOLS, CLOCK_TOKENS, SUMMARY_TOKENS = 5, 8, 200  # number of tools; tokens of the clock and of the summary
+ENTRY_LIFETIME_SECONDS = 300  # seconds that an entry of the provider's cache is kept after its last use
 MODEL = "Claude Opus 5.5"
-PRICED = DATED["prices"][MODEL]
-PRICES = {  # dollars per million tokens
-    **{"read": PRICED.value["cache_read"], "written": PRICED.value["cache_write_5_minutes"]},
-    "plain": PRICED.value["input"],
+DATED_PRICES = DATED["prices"][MODEL]
+DOLLARS_PER_MILLION = {  # dollars per million tokens
+    **{"read": DATED_PRICES.value["cache_read"], "written": DATED_PRICES.value["cache_write_5_minutes"]},
+    "plain": DATED_PRICES.value["input"],
 }
-PRICED_AS = f"{MODEL} as of {PRICED.day}"
+PRICE_SOURCE = f"{MODEL} as of {DATED_PRICES.day}"
 FILLS = {"read": "value fill", "written": "query", "plain": "generated"}
-EDITED = ("clock", "summary")  # parts whose text changes in every turn
+CHANGING_PARTS = ("clock", "summary")  # parts whose text changes in every turn
 
 
 @dataclass(frozen=True)
@@ -41,22 +47,22 @@ class Client:
     """How a client composes the prompt of each turn of a chat.
 
     Raises:
-        ValueError: `parts` has an unknown name, or over `MOST` breakpoints.
+        ValueError: `parts` has an unknown name, or over `MAX_BREAKPOINTS` breakpoints.
     """
 
     # Names in PARTS and breakpoints ("|"), in the order of the prompt.
     parts: Sequence[str] = ("tools", "|", "system", "|", "chat", "question", "|")
-    shuffled: bool = False  # whether the tools are in a new random order in each turn
-    dropped: bool = False  # whether the thoughts of earlier replies are left out
+    shuffle_tools: bool = False  # whether the tools are in a new random order in each turn
+    drop_thoughts: bool = False  # whether the thoughts of earlier replies are left out
 
     def __post_init__(self) -> None:
         unknown, n = {*self.parts} - {*PARTS, BREAKPOINT}, [*self.parts].count(BREAKPOINT)
-        if unknown or n > MOST:
+        if unknown or n > MAX_BREAKPOINTS:
             got = ", ".join(sorted(unknown)) or f"{n} breakpoints"
-            wanted = f"{', '.join(PARTS)}, and at most {MOST} breakpoints {BREAKPOINT}"
+            wanted = f"{', '.join(PARTS)}, and at most {MAX_BREAKPOINTS} breakpoints {BREAKPOINT}"
             raise ValueError(f"got {got}; expected {wanted}")
 
-    def prompt(self, service: Service, chat: int, turn: int) -> tuple[Text, list[int]]:
+    def prompt(self, service: Service, chat: int, turn: int) -> tuple[PromptPieces, list[int]]:
         """Compose the prompt of one turn.
 
         Args:
@@ -66,22 +72,25 @@ class Client:
         Returns:
             The prompt, and the number of its pieces before each breakpoint.
         """
-        order = [*range(TOOLS)]
-        if self.shuffled:
+        order = [*range(N_TOOLS)]
+        if self.shuffle_tools:
             random.Random(100 * chat + turn).shuffle(order)
-        each = service.tools // TOOLS
-        earlier = Text()
+        each = service.tools // N_TOOLS
+        earlier = PromptPieces()
         for n in range(turn):
-            earlier += [(("question", chat, n), service.message), *reply(service, chat, n)[self.dropped :]]
-        pieces: dict[str, Text] = {
-            "tools": [(("tools", n), each if n else service.tools - each * (TOOLS - 1)) for n in order],
+            earlier += [
+                (("question", chat, n), service.message),
+                *reply_pieces(service, chat, n)[self.drop_thoughts :],
+            ]
+        pieces: dict[str, PromptPieces] = {
+            "tools": [(("tools", n), each if n else service.tools - each * (N_TOOLS - 1)) for n in order],
             "system": [(("system",), service.system)],
-            "clock": [(("clock", chat, turn), CLOCK)],
-            "summary": [(("summary", chat, turn), SUMMARY)],
+            "clock": [(("clock", chat, turn), CLOCK_TOKENS)],
+            "summary": [(("summary", chat, turn), SUMMARY_TOKENS)],
             "chat": earlier,
             "question": [(("question", chat, turn), service.message)],
         }
-        text, marks = Text(), list[int]()
+        text, marks = PromptPieces(), list[int]()
         for part in self.parts:
             if part == BREAKPOINT:
                 marks.append(len(text))
@@ -90,40 +99,43 @@ class Client:
         return text, marks
 
 
-def reply(service: Service, chat: int, turn: int) -> Text:
+def reply_pieces(service: Service, chat: int, turn: int) -> PromptPieces:
     """Return a reply as two pieces: the thoughts, with two fifths of its tokens, and the visible reply."""
     thoughts = 2 * service.reply // 5
     return [(("thoughts", chat, turn), thoughts), (("reply", chat, turn), service.reply - thoughts)]
 
 
-class Turn(NamedTuple):
-    """The prompt of one turn, in tokens. A provider bills each of its tokens as read, written or plain."""
+class BilledTurn(NamedTuple):
+    """The prompt of one turn, in tokens, each of which a provider bills as read, written or plain."""
 
     parts: list[tuple[str, int]]  # name and tokens of each part of the prompt, in order
-    marks: list[int]  # tokens before each breakpoint
-    cached: int  # tokens found in the pages of an engine
-    read: int  # tokens read from the provider's cache
-    written: int  # tokens written to the provider's cache
-    plain: int  # tokens billed as plain input
+    breakpoint_positions: list[int]  # tokens before each breakpoint
+    n_cached: int  # tokens found in the pages of an engine
+    n_read: int  # tokens read from the provider's cache
+    n_written: int  # tokens written to the provider's cache
+    n_plain: int  # tokens billed as plain input
 
     @property
-    def prompt(self) -> int:
-        return self.read + self.written + self.plain
+    def n_prompt(self) -> int:
+        """All tokens of the prompt."""
+        return self.n_read + self.n_written + self.n_plain
 
 
-def length(text: Text) -> int:
+def count_tokens(text: PromptPieces) -> int:
     """Return the number of tokens in a text."""
     return sum(n for _, n in text)
 
 
-def shared(a: Text, b: Text) -> int:
+def common_prefix_tokens(a: PromptPieces, b: PromptPieces) -> int:
     """Return the number of tokens in the longest common prefix of two texts."""
     alike = takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False))
     return sum(n for (_, n), _ in alike)
 
 
-def bill(client: Client, service: Service, shortest: int = 512, page: int = 16) -> list[Turn]:
-    """Return the turns of a chat that follows an earlier chat of the same client.
+def bill_chat(
+    client: Client, service: Service, min_entry_tokens: int = 512, page_size: int = 16
+) -> list[BilledTurn]:
+    """Return the billed turns of a chat that follows an earlier chat of the same client.
 
     An engine finds full pages of earlier texts, including replies, but always processes the last token of a
     prompt. A provider reads the longest prefix that ended at a breakpoint of an earlier request; the rest up
@@ -135,28 +147,41 @@ def bill(client: Client, service: Service, shortest: int = 512, page: int = 16) 
     Args:
         client: how the prompts are composed.
         service: gives the number of turns, the pause, and the tokens of each part.
-        shortest: minimum number of tokens in an entry of the provider's cache.
-        page: rows in a page of the engine.
+        min_entry_tokens: minimum number of tokens in an entry of the provider's cache.
+        page_size: rows in a page of the engine.
     """
-    texts, entries, turns = list[Text](), list[Text](), list[Turn]()
+    texts, entries, turns = list[PromptPieces](), list[PromptPieces](), list[BilledTurn]()
     for chat in range(2):
         for n in range(service.turns):
             text, at = client.prompt(service, chat, n)
-            total = length(text)
+            total = count_tokens(text)
             # The newest token of an earlier text has no row.
-            found = (min(shared(text, old), length(old) - 1, total - 1) for old in texts)
-            cached = page * (max(found, default=0) // page)
-            marks = [length(text[:end]) for end in at]
-            last = max((mark for mark in marks if mark >= shortest), default=0)
-            read = max((length(one) for one in entries if shared(text, one) == length(one)), default=0)
-            if not chat or service.pause <= KEPT:  # the first chat represents all other chats
-                entries += [text[:end] for end, mark in zip(at, marks, strict=True) if mark >= shortest]
-            texts.append([*text, *reply(service, chat, n)])
-            turns.append(Turn(named(text, client), marks, cached, read, last - read, total - last))
+            found = (min(common_prefix_tokens(text, old), count_tokens(old) - 1, total - 1) for old in texts)
+            cached = page_size * (max(found, default=0) // page_size)
+            marks = [count_tokens(text[:end]) for end in at]
+            last = max((mark for mark in marks if mark >= min_entry_tokens), default=0)
+            read = max(
+                (
+                    count_tokens(one)
+                    for one in entries
+                    if common_prefix_tokens(text, one) == count_tokens(one)
+                ),
+                default=0,
+            )
+            if (
+                not chat or service.pause <= ENTRY_LIFETIME_SECONDS
+            ):  # the first chat represents all other chats
+                entries += [
+                    text[:end] for end, mark in zip(at, marks, strict=True) if mark >= min_entry_tokens
+                ]
+            texts.append([*text, *reply_pieces(service, chat, n)])
+            turns.append(
+                BilledTurn(merge_parts_by_name(text), marks, cached, read, last - read, total - last)
+            )
     return turns[service.turns :]
 
 
-def named(text: Text, client: Client) -> list[tuple[str, int]]:
+def merge_parts_by_name(text: PromptPieces) -> list[tuple[str, int]]:
     """Return the name and tokens of each part of a prompt, in order.
 
     Thoughts, replies and questions are all named "chat", and adjacent parts with the same name are merged.
@@ -166,54 +191,63 @@ def named(text: Text, client: Client) -> list[tuple[str, int]]:
     return [(name, sum(n for _, n in those)) for name, those in groupby(pieces, lambda one: one[0])]
 
 
-def dollars(turns: Sequence[Turn]) -> float:
+def dollars_per_thousand_chats(turns: Sequence[BilledTurn]) -> float:
     """Return the cost of the prompts of a thousand chats with these turns, in dollars."""
-    return sum(getattr(one, kind) * price for one in turns for kind, price in PRICES.items()) / 1000
+    return (
+        sum(getattr(one, f"n_{kind}") * price for one in turns for kind, price in DOLLARS_PER_MILLION.items())
+        / 1000
+    )
 
 
-def uncached(turns: Sequence[Turn]) -> float:
+def dollars_without_breakpoints(turns: Sequence[BilledTurn]) -> float:
     """Return the cost of the prompts of a thousand such chats without any breakpoint, in dollars."""
-    return sum(one.prompt for one in turns) * PRICES["plain"] / 1000
+    return sum(one.n_prompt for one in turns) * DOLLARS_PER_MILLION["plain"] / 1000
 
 
-def processed(turns: Sequence[Turn]) -> int:
+def count_processed_tokens(turns: Sequence[BilledTurn]) -> int:
     """Return how many tokens of the turns' prompts an engine does not find in its pages."""
-    return sum(one.prompt - one.cached for one in turns)
+    return sum(one.n_prompt - one.n_cached for one in turns)
 
 
 @dataclass(frozen=True)
-class Stairs:
+class BilledChats:
     """A drawing of chats as a provider bills them, with a strip for each turn, drawn to scale."""
 
-    chats: Mapping[str, Sequence[Turn]]  # from the name of each client to the turns of its chat
-    high: float = 4  # height of a strip in px
+    chats: Mapping[str, Sequence[BilledTurn]]  # from the name of each client to the turns of its chat
+    strip_height: float = 4  # height of a strip in px
     note: str = ""  # text below the static form
 
     def draw(self, sheet: Sheet) -> None:
         """Draw the chats on a sheet."""
         y = self._legend(sheet) + 14
-        unit = (sheet.width - 36) / max(one.prompt for turns in self.chats.values() for one in turns)
+        unit = (sheet.width - 36) / max(one.n_prompt for turns in self.chats.values() for one in turns)
         for name, turns in self.chats.items():
             sheet.text(18, y, name, bold=True)
-            sheet.text(sheet.width - 18, y, f"{dollars(turns):,.0f} dollars", at="right", bold=True)
+            sheet.text(
+                sheet.width - 18,
+                y,
+                f"{dollars_per_thousand_chats(turns):,.0f} dollars",
+                at="right",
+                bold=True,
+            )
             y += 14
             for one in turns:
                 x = 18.0
                 for kind, fill in FILLS.items():
-                    wide = unit * getattr(one, kind)
-                    sheet.box(x, y, wide, self.high, fill=fill, radius=0)
+                    wide = unit * getattr(one, f"n_{kind}")
+                    sheet.box(x, y, wide, self.strip_height, fill=fill, radius=0)
                     x += wide
                 x = 18.0
                 for part, n in one.parts:
-                    if part in EDITED:
-                        sheet.box(x, y, max(2, unit * n), self.high, fill="ink", radius=0)
+                    if part in CHANGING_PARTS:
+                        sheet.box(x, y, max(2, unit * n), self.strip_height, fill="ink", radius=0)
                     x += unit * n
-                y += self.high + 1
-            for mark in turns[-1].marks:
+                y += self.strip_height + 1
+            for mark in turns[-1].breakpoint_positions:
                 sheet.line((18 + unit * mark, y), (18 + unit * mark, y + 8), width=2)
             x = 18.0
             for part, n in turns[-1].parts:
-                if part not in EDITED and text_width(part, SMALL) + 4 < unit * n:
+                if part not in CHANGING_PARTS and text_width(part, SMALL) + 4 < unit * n:
                     sheet.note(x + unit * n / 2, y + 8, part, at="center")
                 x += unit * n
             y += 31
@@ -222,11 +256,13 @@ class Stairs:
         """Draw the legend, and return the y position below it."""
         words = {"read": "read again", "written": "written", "plain": "plain input"}
         turns = [one for chat in self.chats.values() for one in chat]
-        kinds = {kind: fill for kind, fill in FILLS.items() if any(getattr(one, kind) for one in turns)}
+        kinds = {
+            kind: fill for kind, fill in FILLS.items() if any(getattr(one, f"n_{kind}") for one in turns)
+        }
         price = "{}, ${:.2f}/M".format
-        keys = [(fill, price(words[kind], PRICES[kind])) for kind, fill in kinds.items()]
+        keys = [(fill, price(words[kind], DOLLARS_PER_MILLION[kind])) for kind, fill in kinds.items()]
         x, y = 18.0, 16.0
-        entries = [*keys, ("ink", "clock, summary"), ("|", "breakpoint"), ("", PRICED_AS)]
+        entries = [*keys, ("ink", "clock, summary"), ("|", "breakpoint"), ("", PRICE_SOURCE)]
         for fill, text in entries:
             wide = (26 if fill else 6) + text_width(text, SMALL)
             if x + wide > sheet.width:
@@ -243,30 +279,32 @@ class Stairs:
         """Return the drawing as text."""
         lines = []
         for name, turns in self.chats.items():
-            sums = {kind: sum(getattr(one, kind) for one in turns) for kind in FILLS}
+            sums = {kind: sum(getattr(one, f"n_{kind}") for one in turns) for kind in FILLS}
             split = ", ".join(f"{n:,} {kind}" for kind, n in sums.items())
             parts = ", ".join(f"{part} {n:,}" for part, n in turns[-1].parts)
             total = f"of {sum(sums.values()):,} tokens {split}"
-            lines.append(f"{name}, {dollars(turns):,.0f} dollars: {total}; last turn {parts}.")
-        return " ".join([*lines, f"Prices of {PRICED_AS}."])
+            lines.append(
+                f"{name}, {dollars_per_thousand_chats(turns):,.0f} dollars: {total}; last turn {parts}."
+            )
+        return " ".join([*lines, f"Prices of {PRICE_SOURCE}."])
 
     def html(self) -> str:
         """Return the drawing as the HTML of a picture."""
         return Picture(self.draw, self.in_words()).html()
 
 
-def stairs(clients: Mapping[str, Client], service: Service) -> Picture:
+def billed_chats(clients: Mapping[str, Client], service: Service) -> Picture:
     """Draw how a provider bills each turn of each client's chat, and what the chats cost.
 
     Args:
         clients: the clients, by name.
         service: gives the number of turns and the tokens of each part.
     """
-    drawn = Stairs({name: bill(client, service) for name, client in clients.items()})
+    drawn = BilledChats({name: bill_chat(client, service) for name, client in clients.items()})
     return Picture(drawn.draw, drawn.in_words())
 
 
-class YourClient(Explorer):
+class ClientBillExplorer(Explorer):
     """An explorer of one client's bill, in which the reader arranges the parts of the prompt.
 
     The reader also sets the minimum size of a cache entry, and whether the client shuffles the tools or
@@ -297,12 +335,14 @@ class YourClient(Explorer):
             "dropped": labelled_widget("SelectionSlider", "thoughts", options=thoughts, value=False),
         }
 
-    def turns(self, parts: Sequence[str] | str, shortest: int, shuffled: bool, dropped: bool) -> list[Turn]:
+    def turns(
+        self, parts: Sequence[str] | str, shortest: int, shuffled: bool, dropped: bool
+    ) -> list[BilledTurn]:
         """Return the turns of a chat with these settings.
 
         Args:
             parts: names of parts and breakpoints, as a list or separated by spaces.
-            shortest: as in `bill`.
+            shortest: as in `bill_chat`.
             shuffled, dropped: as in `Client`.
 
         Raises:
@@ -310,7 +350,7 @@ class YourClient(Explorer):
         """
         parts = parts.split() if isinstance(parts, str) else parts
         marked = tuple(BREAKPOINT if part == TAG else part for part in parts)
-        return bill(Client(marked, shuffled, dropped), self.service, shortest)
+        return bill_chat(Client(marked, shuffled, dropped), self.service, shortest)
 
     def sentence_html(self, **settings: Any) -> str:
         """Return a sentence with the cost, and with the tokens that an engine would process, or an error."""
@@ -318,10 +358,11 @@ class YourClient(Explorer):
             turns = self.turns(**settings)
         except ValueError as error:
             return f"{error}."
-        total = sum(one.prompt for one in turns)
+        total, n_processed = sum(one.n_prompt for one in turns), count_processed_tokens(turns)
+        cost, without = dollars_per_thousand_chats(turns), dollars_without_breakpoints(turns)
         return (
-            f"A thousand such chats cost <b>{dollars(turns):,.0f} dollars</b>, without a breakpoint "
-            f"{uncached(turns):,.0f}. An engine of your own processes {processed(turns):,} of {total:,}."
+            f"A thousand such chats cost <b>{cost:,.0f} dollars</b>, without a breakpoint {without:,.0f}. "
+            f"An engine of your own processes {n_processed:,} of {total:,}."
         )
 
     def picture(self, **settings: Any) -> Any:
@@ -330,28 +371,30 @@ class YourClient(Explorer):
         try:
             turns = self.turns(**settings)
         except ValueError:
-            turns = bill(Client(), self.service)
-        return Stairs({"your client": turns}, high=12, note=note)
+            turns = bill_chat(Client(), self.service)
+        return BilledChats({"your client": turns}, strip_height=12, note=note)
 
 
-def shared_count(old: Sequence[int], new: Sequence[int], size: int, chained: bool = True) -> int:
+def count_shared_pages(
+    old: Sequence[int], new: Sequence[int], page_size: int, stop_at_difference: bool = True
+) -> int:
     """Return how many pages of a new text can be shared with an old text.
 
     Only full pages count, and at least one token of the new text is left to process.
 
     Args:
         old, new: the tokens of each text.
-        size: tokens in a page.
-        chained: stop at the first page that differs; otherwise count every equal page.
+        page_size: tokens in a page.
+        stop_at_difference: stop at the first page that differs; otherwise count every equal page.
     """
-    starts = range(0, min(len(old), len(new) - 1) - size + 1, size)
-    alike = [old[at : at + size] == new[at : at + size] for at in starts]
-    return [*alike, False].index(False) if chained else sum(alike)
+    starts = range(0, min(len(old), len(new) - 1) - page_size + 1, page_size)
+    alike = [old[at : at + page_size] == new[at : at + page_size] for at in starts]
+    return [*alike, False].index(False) if stop_at_difference else sum(alike)
 
 
-def sums(text: Sequence[int], size: int) -> list[int]:
-    """Return the sum of the tokens in each full page of a text, where a page has `size` tokens."""
-    return [sum(text[end - size : end]) for end in range(size, len(text) + 1, size)]
+def page_token_sums(text: Sequence[int], page_size: int) -> list[int]:
+    """Return the sum of the tokens in each full page of a text, where a page has `page_size` tokens."""
+    return [sum(text[end - page_size : end]) for end in range(page_size, len(text) + 1, page_size)]
 
 
 shared_pages = Exercise(
@@ -366,26 +409,28 @@ shared_pages = Exercise(
             ("abcdef", "abcdefgh", 3),
         ]
     ],
-    right_answer=shared_count,
+    right_answer=count_shared_pages,
     wrong_answers=[
         "a full hit leaves nothing to run: the last token must, for its logits.",
-        lambda old, new, size: shared_count(old, [*new, -1], size),
+        lambda old, new, size: count_shared_pages(old, [*new, -1], size),
         "a page is shared in which the texts differ: compare every token of it.",
-        lambda old, new, size: shared_count(old[::size], [*new[:-1:size], -1], 1),
-        lambda old, new, size: -(-shared_count(old, new, 1) // size),
+        lambda old, new, size: count_shared_pages(old[::size], [*new[:-1:size], -1], 1),
+        lambda old, new, size: -(-count_shared_pages(old, new, 1) // size),
         "the tokens agree and those before them do not, so the rows differ: stop at the first that does.",
-        partial(shared_count, chained=False),
+        partial(count_shared_pages, stop_at_difference=False),
         "a hash alone, or a sum: 'ab' and 'ba' may have the same. Compare the tokens.",
-        lambda old, new, size: shared_count(sums(old, size), [*sums(new[:-1], size), -1], 1),
+        lambda old, new, size: count_shared_pages(
+            page_token_sums(old, size), [*page_token_sums(new[:-1], size), -1], 1
+        ),
     ],
     success="3 pages of 2 for abcdefgh and abcdefxy; of two equal texts a last page that is full runs again.",
 )
 
 
-SENT = ("tools", "system", "clock", "chat", "question")
+PARTS_TO_ORDER = ("tools", "system", "clock", "chat", "question")
 
 
-def costs(order: Sequence[str]) -> dict[str, float]:
+def order_cost(order: Sequence[str]) -> dict[str, float]:
     """Return the cost and the processed tokens of a client that sends the parts of SENT in this order.
 
     Args:
@@ -399,14 +444,19 @@ def costs(order: Sequence[str]) -> dict[str, float]:
     """
     order = order.split() if isinstance(order, str) else order
     parts = sorted(part for part in order if part != BREAKPOINT)
-    if parts != sorted(SENT):
-        raise NotRightError(f"order holds {clip(repr([*order]))}; expected each of {', '.join(SENT)} once.")
+    if parts != sorted(PARTS_TO_ORDER):
+        raise NotRightError(
+            f"order holds {clip(repr([*order]))}; expected each of {', '.join(PARTS_TO_ORDER)} once."
+        )
     try:
         client = Client(tuple(order))
     except ValueError as error:
         raise NotRightError(f"{error}.") from None
-    turns = bill(client, Service())
-    return {"costs dollars": round(dollars(turns), 2), "lets an engine process tokens": processed(turns)}
+    turns = bill_chat(client, Service())
+    return {
+        "costs dollars": round(dollars_per_thousand_chats(turns), 2),
+        "lets an engine process tokens": count_processed_tokens(turns),
+    }
 
 
 order = Exercise(
@@ -414,7 +464,7 @@ order = Exercise(
     todo="write the five parts in order, with breakpoints among them.",
     cases=[Case((), "the order")],
     right_answer=["tools", "system", "|", "chat", "question", "|", "clock"],
-    run_case=costs,
+    run_case=order_cost,
     wrong_answers=[
         "the clock is another text in each turn: nothing behind it is found.",
         ["tools", "|", "clock", "system", "|", "chat", "question", "|"],

@@ -22,10 +22,10 @@ from helpers.plots.measured import line_chart
 from helpers.timing.steps import repeatable_pass
 from helpers.timing.turns import Task, time_in_turns
 
-BAR, WIDEST = 24, 120  # px: height of a bar, maximum width of a word's column
+BAR_HEIGHT, MAX_COLUMN_WIDTH = 24, 120  # px: height of a bar, maximum width of a word's column
 
 
-def verified(text: Sequence[str], drafted: Sequence[str], chosen: Sequence[str]) -> Picture:
+def draft_verification(text: Sequence[str], drafted: Sequence[str], chosen: Sequence[str]) -> Picture:
     """Draw the verification of up to 4 drafted words by one pass of the model.
 
     Accepted words are filled, the first rejected word is struck out (the model's choice replaces it), and
@@ -41,7 +41,7 @@ def verified(text: Sequence[str], drafted: Sequence[str], chosen: Sequence[str])
     new = f"1 pass, {pluralize(len(output), 'new word')}"
 
     def draw(sheet: Sheet) -> None:
-        step = min(WIDEST, (sheet.width - 36) / (len(drafted) + 1))
+        step = min(MAX_COLUMN_WIDTH, (sheet.width - 36) / (len(drafted) + 1))
         sheet.note(18, 18, shorten(f"… {' '.join(text)}", sheet.width - 36, SMALL), colour="ink")
         for y, name, words in ((48, "guessed", drafted), (118, "the model, in one pass", chosen)):
             sheet.note(18, y, name)
@@ -69,18 +69,24 @@ def verified(text: Sequence[str], drafted: Sequence[str], chosen: Sequence[str])
     return Picture(draw, alt)
 
 
-def rounds(ways: Mapping[str, tuple[Sequence[float], float, float]]) -> Picture:
-    """Draw the time of one round of each way of drafting, and the time of its words at one pass each.
+class TimedRound(NamedTuple):
+    """A round of drafts and their verification. Times are relative to a one-word pass."""
+
+    times: Sequence[float]  # of each draft and, last, of the verification
+    words_per_round: float  # mean number of new words
+    speedup: float  # of whole replies, measured
+
+
+def round_times(rounds_by_drafter: Mapping[str, TimedRound]) -> Picture:
+    """Draw the time of a round of each drafter, and the time of the round's words at one pass each.
 
     Args:
-        ways: from the name of each way to (times, words, speedup). The times are those of the drafts and,
-            last, of the verification, relative to a one-word pass; `words` is the mean number of new words in
-            a round; `speedup` is the measured speedup of whole replies.
+        rounds_by_drafter: the rounds, by the name of the drafter.
     """
     kinds = {"a round: its drafts,": "key", "then the verification": "query"}
     kinds["its words, a pass each"] = "generated"
     lanes = {}
-    for name, (parts, words, measured) in ways.items():
+    for name, (parts, words, measured) in rounds_by_drafter.items():
         colours = ["key"] * (len(parts) - 1) + ["query"]
         ones = [1.0] * int(words) + [words % 1]
         gain = f"{words / sum(parts):.2f} times as fast, measured {measured:.2f}"
@@ -89,7 +95,7 @@ def rounds(ways: Mapping[str, tuple[Sequence[float], float, float]]) -> Picture:
         lanes[name] = gain, {takes: [*spent], gives: [*given]}
 
     def draw(sheet: Sheet) -> None:
-        y = key_lines(sheet, kinds)
+        y = draw_legend(sheet, kinds)
         scale = min(
             (sheet.width - 44 - text_width(output, SMALL)) / sum(size for size, _ in lane)
             for _, both in lanes.values()
@@ -99,13 +105,13 @@ def rounds(ways: Mapping[str, tuple[Sequence[float], float, float]]) -> Picture:
             y += 22
             sheet.text(18, y, name, bold=True)
             for output, lane in both.items():
-                x, y = 18.0, y + BAR
+                x, y = 18.0, y + BAR_HEIGHT
                 for size, colour in lane:
                     if size:
-                        part(sheet, x, y - 10, scale * size, BAR - 4, colour)
+                        draw_bar_part(sheet, x, y - 10, scale * size, BAR_HEIGHT - 4, colour)
                     x += scale * size
                 sheet.note(x + 8, y, output)
-            y += BAR
+            y += BAR_HEIGHT
             sheet.note(18, y, f"so {gain}", colour="ink")
             y += 10
 
@@ -113,28 +119,35 @@ def rounds(ways: Mapping[str, tuple[Sequence[float], float, float]]) -> Picture:
     return Picture(draw, f"Rounds to scale, 1 is the time of a pass of one word. {each}.")
 
 
-def laid_over(words: Sequence[str], p: Sequence[Fraction], q: Sequence[Fraction]) -> Picture:
+def probability_overlap(
+    words: Sequence[str], target_probabilities: Sequence[Fraction], draft_probabilities: Sequence[Fraction]
+) -> Picture:
     """Draw the overlap and the difference of the model's probabilities p and the draft's probabilities q.
 
     Args:
         words: the words.
-        p, q: the two probabilities of each word.
+        target_probabilities, draft_probabilities: the two probabilities of each word.
     """
-    lines = [(word, a, b, min(a, b)) for word, a, b in zip(words, p, q, strict=True)]
+    lines = [
+        (word, a, b, min(a, b))
+        for word, a, b in zip(words, target_probabilities, draft_probabilities, strict=True)
+    ]
     kinds = {"both give: accepted": "key", "q over p: rejected": "", "p over q: left over": "generated"}
 
     def draw(sheet: Sheet) -> None:
-        y = key_lines(sheet, kinds)
-        scale = (sheet.width - 36) / float(max(*p, *q)) * 0.94
+        y = draw_legend(sheet, kinds)
+        scale = (sheet.width - 36) / float(max(*target_probabilities, *draft_probabilities)) * 0.94
         for word, mine, drafted, both in lines:
             y += 22
             sheet.text(18, y, word, bold=True)
             sheet.note(sheet.width - 18, y, f"p = {mine}, q = {drafted}", at="right")
             wide, rest = scale * float(both), scale * float(abs(mine - drafted))
-            part(sheet, 18, y + 14, wide, BAR, "key")
+            draw_bar_part(sheet, 18, y + 14, wide, BAR_HEIGHT, "key")
             if rest:
-                part(sheet, 18 + wide, y + 14, rest, BAR, "generated" if mine > drafted else "")
-            y += BAR + 20
+                draw_bar_part(
+                    sheet, 18 + wide, y + 14, rest, BAR_HEIGHT, "generated" if mine > drafted else ""
+                )
+            y += BAR_HEIGHT + 20
 
     each = "; ".join(
         f"{printable(word)}: p {mine}, q {drafted}, both give {both}"
@@ -145,7 +158,7 @@ def laid_over(words: Sequence[str], p: Sequence[Fraction], q: Sequence[Fraction]
     return Picture(draw, f"{each}. Both together give {sum((x[3] for x in lines), Fraction(0))}.")
 
 
-def key_lines(sheet: Sheet, kinds: Mapping[str, str]) -> float:
+def draw_legend(sheet: Sheet, kinds: Mapping[str, str]) -> float:
     """Draw a legend at the top of a sheet, and return the y position below it.
 
     Args:
@@ -153,53 +166,53 @@ def key_lines(sheet: Sheet, kinds: Mapping[str, str]) -> float:
         kinds: from the text of each entry to its colour, or "" for a dashed outline.
     """
     for n, (name, fill) in enumerate(kinds.items()):
-        part(sheet, 18, 14 + 22 * n, 12, 12, fill)
+        draw_bar_part(sheet, 18, 14 + 22 * n, 12, 12, fill)
         sheet.note(38, 20 + 22 * n, name, colour="ink")
     return 20.0 + 22 * len(kinds)
 
 
-def part(sheet: Sheet, x: float, y: float, wide: float, high: float, colour: str) -> None:
+def draw_bar_part(sheet: Sheet, x: float, y: float, wide: float, high: float, colour: str) -> None:
     """Draw part of a bar, filled with a colour, or with a dashed outline if the colour is ""."""
     fill, edge = (f"{colour} fill", colour) if colour else ("none", "ink")
     sheet.box(x, y, wide, high, fill=fill, edge=edge, line=1.4, radius=0, dashed=not colour)
 
 
-def pass_of(model: Transformer, T: int) -> Task:
+def make_pass_task(model: Transformer, n_new: int) -> Task:
     """Return a task that runs a pass over T tokens after 64 in the cache, with logits at each position."""
-    cache = StaticCache(model.config, max_len=64 + T)
+    cache = StaticCache(model.config, max_len=64 + n_new)
     prefill(model, torch.ones(1, 64, dtype=torch.int64), cache)
-    tokens = torch.ones(1, T, dtype=torch.int64)
+    tokens = torch.ones(1, n_new, dtype=torch.int64)
 
     return repeatable_pass(cache, torch.inference_mode()(partial(model, tokens, cache)))
 
 
-class Drafted(NamedTuple):
+class DraftedReplies(NamedTuple):
     """Measurements of replies with drafts, without their prefills."""
 
-    words: float  # mean number of new words per pass
-    seconds: float  # mean seconds per new word
-    ran: list[int]  # words processed by each pass, including drafted words; [] without a drafter
+    words_per_pass: float  # mean number of new words per pass
+    seconds_per_word: float  # mean seconds per new word
+    pass_sizes: list[int]  # words processed by each pass, including drafted words; [] without a drafter
 
 
-def replies_with(
-    model: Transformer, prompts: Sequence[Sequence[int]], ways: Mapping[str, tuple[Drafter, int] | None],
-    max_new_tokens: int = 40, turns: int = 5,
-) -> dict[str, Drafted]:  # fmt: skip
+def time_replies_with_drafters(
+    model: Transformer, prompts: Sequence[Sequence[int]], drafters: Mapping[str, tuple[Drafter, int] | None],
+    max_new_tokens: int = 40, n_repeats: int = 5,
+) -> dict[str, DraftedReplies]:  # fmt: skip
     """Generate replies to prompts with each way of drafting, and measure them.
 
-    Every reply is generated `turns` times, and the shortest time of each word counts.
+    Every reply is generated `n_repeats` times, and the shortest time of each word counts.
 
     Args:
         model: the model.
         prompts: ids of each prompt.
-        ways: from the name of each way to a drafter and k, the number of words that it drafts per round, or
-            to None for generation without drafts.
+        drafters: from the name of each way to a drafter and k, the number of words that it drafts per round,
+            or to None for generation without drafts.
         max_new_tokens: maximum number of words in a reply.
-        turns: how many times each reply is generated.
+        n_repeats: how many times each reply is generated.
     """
-    seconds: dict[str, list[list[float]]] = {name: [] for name in ways}
+    seconds: dict[str, list[list[float]]] = {name: [] for name in drafters}
     ran: dict[str, list[int]] = {}
-    for name, way in [*ways.items()] * turns:
+    for name, way in [*drafters.items()] * n_repeats:
         replies = [
             speculate(model, p, max_new_tokens, *way) if way else generate(model, p, max_new_tokens)
             for p in prompts
@@ -210,14 +223,14 @@ def replies_with(
     found = {}
     for name, turn in seconds.items():
         best = np.min(turn, axis=0)
-        found[name] = Drafted(len(best) / (len(ran[name]) or len(best)), best.mean(), ran[name])
+        found[name] = DraftedReplies(len(best) / (len(ran[name]) or len(best)), best.mean(), ran[name])
     return found
 
 
-def timed_rounds(
-    model: Transformer, prompts: Sequence[Sequence[int]], ways: Mapping[str, tuple[Drafter, int]]
-) -> dict[str, tuple[list[float], float, float]]:
-    """Time drafts, verifications and whole replies on this machine; return the argument of `rounds`.
+def time_rounds(
+    model: Transformer, prompts: Sequence[Sequence[int]], drafters: Mapping[str, tuple[Drafter, int]]
+) -> dict[str, TimedRound]:
+    """Time drafts, verifications and whole replies on this machine, for `round_times`.
 
     Times are relative to a one-word pass. Each `EarlyExit` draft token is charged one pass of the draft
     layers over one word; prompt lookup is charged nothing.
@@ -225,38 +238,42 @@ def timed_rounds(
     Args:
         model: the model.
         prompts: ids of each prompt.
-        ways: by name, the drafter and k, the number of words it drafts per round.
+        drafters: by name, the drafter and k, the number of words it drafts per round.
     """
-    tried, lengths = replies_with(model, prompts, {"": None, **ways}), [1, 3, 5, 9]
-    passes = {f"{T} words": pass_of(model, T) for T in lengths}
-    drafters = {name: way[0] for name, way in ways.items()}
+    tried, lengths = time_replies_with_drafters(model, prompts, {"": None, **drafters}), [1, 3, 5, 9]
+    passes = {f"{T} words": make_pass_task(model, T) for T in lengths}
     passes |= {
-        name: pass_of(one.draft_model, 1) for name, one in drafters.items() if isinstance(one, EarlyExit)
+        name: make_pass_task(drafter.draft_model, 1)
+        for name, (drafter, _) in drafters.items()
+        if isinstance(drafter, EarlyExit)
     }
     best = {name: timing.best for name, timing in time_in_turns(passes, turns=200, min_seconds=0).items()}
     word, found = best["1 words"], {}
     longer = [best[f"{T} words"] / word for T in lengths]
-    for name, (_, k) in ways.items():
-        verify = float(np.interp(tried[name].ran, lengths, longer).mean())
-        gain = tried[""].seconds / tried[name].seconds
-        found[name] = [best.get(name, 0.0) / word] * k + [verify], tried[name].words, gain
+    for name, (_, k) in drafters.items():
+        verify = float(np.interp(tried[name].pass_sizes, lengths, longer).mean())
+        gain = tried[""].seconds_per_word / tried[name].seconds_per_word
+        times = [best.get(name, 0.0) / word] * k + [verify]
+        found[name] = TimedRound(times, tried[name].words_per_pass, gain)
     return found
 
 
-def pays(users: Sequence[int], longer: Mapping[str, Sequence[float]], words: float) -> Picture:
-    """Draw the time of a verification by number of users; drafts pay off where it is below `words`.
+def verification_steps_by_users(
+    users: Sequence[int], verification_steps: Mapping[str, Sequence[float]], words_per_round: float
+) -> Picture:
+    """Draw the time of a verification by number of users; drafts pay off where it is below `words_per_round`.
 
     Args:
         users: numbers of users, ascending.
-        longer: from the name of each curve to the time of a verification, in decode steps, for each number of
-            users.
-        words: mean number of new words per round.
+        verification_steps: from the name of each curve to the time of a verification, in decode steps, for
+            each number of users.
+        words_per_round: mean number of new words per round.
     """
-    lines = {**longer, "words of a round": [words] * len(users)}
+    lines = {**verification_steps, "words of a round": [words_per_round] * len(users)}
     return line_chart("verification, in steps", "", "users at once", users, lines, "x")
 
 
-def agreeing(drafted: Sequence[int], chosen: Sequence[int]) -> int:
+def count_accepted(drafted: Sequence[int], chosen: Sequence[int]) -> int:
     """Return how many drafted words precede the first that differs from the model's choice.
 
     `chosen` has one word more than `drafted`.
@@ -279,40 +296,40 @@ accept = Exercise(
     right_answer=sampling.accept,
     wrong_answers=[
         "the model's own word is missing: the pass has chosen it too, behind the last that agrees.",
-        lambda d, c: d[: agreeing(d, c)],
+        lambda d, c: d[: count_accepted(d, c)],
         "words behind the first that differs are no use: they were chosen after another text.",
-        lambda d, c: [x for x, y in zip(d, c, strict=False) if x == y] + [c[agreeing(d, c)]],
+        lambda d, c: [x for x, y in zip(d, c, strict=False) if x == y] + [c[count_accepted(d, c)]],
         lambda d, c: [x for x, y in zip(d, c, strict=False) if x == y] + [c[-1]],
         "the rejected draft was kept: the model's own word stands in its place.",
-        lambda d, c: [*d[: agreeing(d, c) + 1], c[agreeing(d, c)]],
-        lambda d, c: d[: agreeing(d, c) + 1],
+        lambda d, c: [*d[: count_accepted(d, c) + 1], c[count_accepted(d, c)]],
+        lambda d, c: d[: count_accepted(d, c) + 1],
         "all drafts accepted is the best case: k words, and one more behind them.",
-        lambda d, c: [*d[: agreeing(d, c)], *c[agreeing(d, c) : len(d)][:1]],
-        lambda d, c: [*d[: -(len(d) - agreeing(d, c))], c[agreeing(d, c)]],
+        lambda d, c: [*d[: count_accepted(d, c)], *c[count_accepted(d, c) : len(d)][:1]],
+        lambda d, c: [*d[: -(len(d) - count_accepted(d, c))], c[count_accepted(d, c)]],
     ],
     success="of 4 drafts the first two agree: 3 new words. All of k accepted: k + 1.",
 )
 
 
-def rest(p: Any, q: Any) -> Any:
+def residual(p: Any, q: Any) -> Any:
     """Return the positive part of p - q, which is not scaled to sum to 1."""
     return np.maximum(p - q, 0)
 
 
-def refusing(instead: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+def accept_with_residual(residual_of: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """Return a version of `accept_or_resample` with a wrong residual.
 
-    It accepts a token with probability min(1, p / q), and otherwise returns `instead(p, q)`.
+    It accepts a token with probability min(1, p / q), and otherwise returns `residual_of(p, q)`.
     """
-    return lambda p, q, token, u: None if u * q[token] < p[token] else instead(p, q)
+    return lambda p, q, token, u: None if u * q[token] < p[token] else residual_of(p, q)
 
 
-def taking(takes: Callable[[Any, Any, int, float], bool]) -> Callable[..., Any]:
+def accept_with_test(accepts: Callable[[Any, Any, int, float], bool]) -> Callable[..., Any]:
     """Return a version of `accept_or_resample` with a wrong test.
 
-    It accepts a token if `takes(p, q, token, u)`, and otherwise returns the residual, scaled to sum to 1.
+    It accepts a token if `accepts(p, q, token, u)`, and otherwise returns the residual, scaled to sum to 1.
     """
-    return lambda p, q, token, u: None if takes(p, q, token, u) else rest(p, q) / rest(p, q).sum()
+    return lambda p, q, token, u: None if accepts(p, q, token, u) else residual(p, q) / residual(p, q).sum()
 
 
 accept_or_resample = Exercise(
@@ -329,13 +346,13 @@ accept_or_resample = Exercise(
     right_answer=sampling.accept_or_resample,
     wrong_answers=[
         "no residual: drawing from p again gives words that were drafted often another chance.",
-        refusing(lambda p, q: p),
+        accept_with_residual(lambda p, q: p),
         "the residual is not scaled: probabilities sum to 1.",
-        refusing(rest),
+        accept_with_residual(residual),
         "upside down: a word that p likes more than q is always accepted, min(1, p / q).",
-        taking(lambda p, q, token, u: u * p[token] < q[token]),
+        accept_with_test(lambda p, q, token, u: u * p[token] < q[token]),
         "comparing with the best word of p is right for greedy replies; a drawn one gets biased.",
-        taking(lambda p, q, token, u: token == p.argmax()),
+        accept_with_test(lambda p, q, token, u: token == p.argmax()),
         lambda p, q, token, u: None if token == p.argmax() else p,
     ],
     success="a word that p likes more is always accepted; one at p / q = 0.2 is at u = 0.15, and at 0.6 not.",

@@ -17,48 +17,52 @@ from helpers.drawing.canvas import Picture, Sheet
 # Tokens per second for one user in 16 bits, by the number of A100s (limited to 330 W) that share each layer.
 # Source: https://github.com/meta-pytorch/gpt-fast (README of 2024). Its tp.py keeps the whole LM head on each
 # card.
-SPEEDS = {
+TOKENS_PER_SECOND = {
     "Llama-2-7B": {1: 104.9, 2: 168.84, 4: 254.02, 8: 328.43},
     "Llama-3.1-8B": {1: 93.83, 2: 149.10, 4: 217.21, 8: 276.01},
 }
-BANDWIDTH = 1.7e12  # the highest bandwidth that its authors reached, in bytes per second
+REACHED_BANDWIDTH = 1.7e12  # the highest bandwidth that its authors reached, in bytes per second
 
 
-def over_cards(rest: float, all_reduce: float) -> dict[str, tuple[dict[str, tuple[float, float]], float]]:
+def step_times_by_cards(
+    other_seconds: float, all_reduce_seconds: float
+) -> dict[str, tuple[dict[str, tuple[float, float]], float]]:
     """Return the decode steps of the published runs, as `plots.waterfall` draws them.
 
     Args:
-        rest: seconds of a step that are not spent on reading, the same for any number of cards.
-        all_reduce: seconds of one all-reduce.
+        other_seconds: seconds of a step that are not spent on reading, the same for any number of cards.
+        all_reduce_seconds: seconds of one all-reduce.
 
     Returns:
         From the model and number of cards to the start and end of each part of a step, computed by the
         equation, and the published time of a step, all in milliseconds.
     """
     card, bars = CARDS["A100"], {}
-    reached = BANDWIDTH / card.bytes_per_second
-    for name, speeds in SPEEDS.items():
+    reached = REACHED_BANDWIDTH / card.bytes_per_second
+    for name, speeds in TOKENS_PER_SECOND.items():
         model = MODELS[name]
-        head = 2 * model.vocab_size * model.hidden_size / BANDWIDTH
+        head = 2 * model.vocab_size * model.hidden_size / REACHED_BANDWIDTH
         for n, speed in speeds.items():
-            step = step_time(model, card, 100, bandwidth_reached=reached, cards=n, collective=all_reduce)
-            seconds = step.kv_cache + step.weights + head * (1 - 1 / n), rest, step.collectives
+            step = step_time(
+                model, card, 100, bandwidth_reached=reached, cards=n, collective=all_reduce_seconds
+            )
+            seconds = step.kv_cache + step.weights + head * (1 - 1 / n), other_seconds, step.collectives
             ends = pairwise(1000 * end for end in accumulate(seconds, initial=0.0))
             parts = dict(zip(("reading", "one card's rest", "all-reduces"), ends, strict=True))
             bars[f"{name}, {n} card{'s' * (n > 1)}"] = parts, 1000 / speed
     return bars
 
 
-def cut_layer(n_in: int, matrices: Mapping[tuple[str, str], int]) -> Picture:
+def column_and_row_split(n_in: int, inner_sizes: Mapping[tuple[str, str], int]) -> Picture:
     """Draw how two ranks share pairs of matrices: the first is split by columns, the second by rows.
 
     Args:
         n_in: input size of the first matrix of each pair and output size of the second.
-        matrices: from the names of the two matrices of each pair to the size between them.
+        inner_sizes: from the names of the two matrices of each pair to the size between them.
     """
 
     def draw(sheet: Sheet) -> None:
-        for n, ((first, second), inner) in enumerate(matrices.items()):
+        for n, ((first, second), inner) in enumerate(inner_sizes.items()):
             x, y = 20.0, 340.0 * n
             sheet.note(x + 120, y + 20, f"{first}: columns", colour="ink", bold=True)
             sheet.box(x, y + 36, 96, 72, fill="panel", edge="soft")
@@ -85,12 +89,12 @@ def cut_layer(n_in: int, matrices: Mapping[tuple[str, str], int]) -> Picture:
     sentence = " ".join(
         f"Of {first} each rank has half of the columns: {n_in:,} in, {inner // 2:,} out. Of {second} it has "
         f"half of the rows: {inner // 2:,} in, {n_in:,} out. All-reduce: {n_in:,} + {n_in:,}."
-        for (first, second), inner in matrices.items()
+        for (first, second), inner in inner_sizes.items()
     )
     return Picture(draw, sentence)
 
 
-def found(scores: list[float]) -> tuple[Tensor, Tensor]:
+def contexts_and_logsumexp(scores: list[float]) -> tuple[Tensor, Tensor]:
     """Return the contexts of two heads over the same rows, and the logsumexp of each head's scores.
 
     Args:
@@ -105,18 +109,22 @@ def found(scores: list[float]) -> tuple[Tensor, Tensor]:
     return s.softmax(-1) @ rows, s.logsumexp(-1)
 
 
-def merge_case(label: str, one: list[float], two: list[float], trap: str = "") -> Case:
+def merge_case(label: str, scores_1: list[float], scores_2: list[float], failure_hint: str = "") -> Case:
     """Return a `Case` that tests `merge` on rows split into two parts.
 
     Args:
         label: the parts in words, to complete "merge for …".
-        one, two: the first head's scores of the rows in each part, as in `found`.
-        trap: as in `Case`.
+        scores_1, scores_2: the first head's scores of the rows in each part, as in `contexts_and_logsumexp`.
+        failure_hint: as in `Case`.
     """
-    return Case((*found(one), *found(two)), f"merge for {label}", trap)
+    return Case(
+        (*contexts_and_logsumexp(scores_1), *contexts_and_logsumexp(scores_2)),
+        f"merge for {label}",
+        failure_hint,
+    )
 
 
-def weighing(weights: Callable[[Tensor, Tensor], Any]) -> Callable[..., Any]:
+def merge_weighted_by(weights: Callable[[Tensor, Tensor], Any]) -> Callable[..., Any]:
     """Return a `merge` function that weights the contexts of its two parts.
 
     Args:
@@ -125,7 +133,7 @@ def weighing(weights: Callable[[Tensor, Tensor], Any]) -> Callable[..., Any]:
     return lambda o1, a, o2, b: sum(w[:, None] * o for w, o in zip(weights(a, b), (o1, o2), strict=True))
 
 
-OVERFLOW = "e to the power of 1,000 is infinite: take the larger lse off both first, as softmax does."
+OVERFLOW_HINT = "e to the power of 1,000 is infinite: take the larger lse off both first, as softmax does."
 merge = Exercise(
     name="merge",
     todo="let merge return the contexts over the rows of both, (H, D).",
@@ -134,41 +142,45 @@ merge = Exercise(
         merge_case("3 rows and none", [0.5, 1.0, 2.0], [], "lse -inf is a weight of 0."),
         merge_case("1 row and 4", [0.5], [1.0, 1.0, 1.0, 1.0]),
         merge_case("negative scores", [-4.0, -2.0, -3.0], [-5.0, -1.0]),
-        merge_case("scores around 1,000", [1000.0, 1001.0], [1002.0], OVERFLOW),
+        merge_case("scores around 1,000", [1000.0, 1001.0], [1002.0], OVERFLOW_HINT),
     ],
-    right_answer=weighing(lambda a, b: torch.stack([a, b]).softmax(0)),
+    right_answer=merge_weighted_by(lambda a, b: torch.stack([a, b]).softmax(0)),
     wrong_answers=[
         "averaged: the part with the larger scores counts for more.",
-        weighing(lambda a, b: (torch.full_like(a, 0.5), torch.full_like(b, 0.5))),
+        merge_weighted_by(lambda a, b: (torch.full_like(a, 0.5), torch.full_like(b, 0.5))),
         "lse is a logarithm: the weights are its exponentials.",
-        weighing(lambda a, b: (a / (a + b), b / (a + b))),
+        merge_weighted_by(lambda a, b: (a / (a + b), b / (a + b))),
         "the weights do not sum to 1: divide by the sum of both.",
-        weighing(lambda a, b: (a.exp(), b.exp())),
+        merge_weighted_by(lambda a, b: (a.exp(), b.exp())),
         "the weights are the wrong way round.",
-        weighing(lambda a, b: torch.stack([b, a]).softmax(0)),
+        merge_weighted_by(lambda a, b: torch.stack([b, a]).softmax(0)),
     ],
     success="the context over all rows, as if they had lain together.",
 )
 
 
-def handed_over(words: Sequence[str], tokens: int) -> Picture:
+def prefill_handover(words: Sequence[str], n_prompt_tokens: int) -> Picture:
     """Draw what a rank that processes a prompt sends to the rank that continues the reply.
 
     Args:
         words: the words of the reply, of which the first rank generates the first.
-        tokens: number of tokens in the prompt.
+        n_prompt_tokens: number of tokens in the prompt.
     """
-    cargo = [f"the word {words[0]}: 8 bytes", f"{tokens} rows in 4 layers:", f"{2048 * tokens:,} bytes"]
+    cargo = [
+        f"the word {words[0]}: 8 bytes",
+        f"{n_prompt_tokens} rows in 4 layers:",
+        f"{2048 * n_prompt_tokens:,} bytes",
+    ]
 
     def draw(sheet: Sheet) -> None:
         x, width = 10.0, sheet.width - 20
-        ran = f"ran {tokens} tokens", "ran none of these"
+        ran = f"ran {n_prompt_tokens} tokens", "ran none of these"
         for rank, (y, said) in enumerate(((10.0, words[:1]), (262.0, words[1:]))):
             sheet.box(x, y, width, 160, fill="paper", edge="soft")
             sheet.text(x + 14, y + 20, f"rank {rank}", bold=True)
             sheet.note(x + width - 14, y + 20, ran[rank], at="right")
             for layer in range(4):
-                _rows(sheet, x + 14, y + 40 + 15 * layer, width - 28, 12, [True] * tokens)
+                _rows(sheet, x + 14, y + 40 + 15 * layer, width - 28, 12, [True] * n_prompt_tokens)
             sheet.note(x + 14, y + 134, "says")
             for n, word in enumerate(said):
                 sheet.chip(x + 82 + 58 * n, y + 134, word, width=52, fill="generated fill", edge="generated")
@@ -178,19 +190,19 @@ def handed_over(words: Sequence[str], tokens: int) -> Picture:
 
     return Picture(
         draw,
-        f"Rank 0 ran {tokens} tokens of the prompt, holds their rows in 4 layers and says {words[0]}. It "
-        f"hands over that word, 8 bytes, and the rows, {cargo[2]}. Rank 1 ran none of these tokens, holds "
-        f"the same rows and says {' '.join(words[1:])}",
+        f"Rank 0 ran {n_prompt_tokens} tokens of the prompt, holds their rows in 4 layers and says "
+        f"{words[0]}. It hands over that word, 8 bytes, and the rows, {cargo[2]}. Rank 1 ran none of "
+        f"these tokens, holds the same rows and says {' '.join(words[1:])}",
     )
 
 
-def two_ranks_rows(tokens: int) -> Picture:
+def entries_on_two_ranks(n_tokens: int) -> Picture:
     """Draw what two ranks store if the rows of alternate tokens are on different ranks.
 
     Both ranks store everything else.
 
     Args:
-        tokens: number of tokens.
+        n_tokens: number of tokens.
     """
 
     def draw(sheet: Sheet) -> None:
@@ -205,7 +217,7 @@ def two_ranks_rows(tokens: int) -> Picture:
                 sheet.box(left, 102, width / 4 - 4, 28, fill="query fill", edge="query")
                 sheet.note(left + width / 8 - 2, 116, str(head), at="center", colour="query")
             sheet.note(x, 158, "rows")
-            _rows(sheet, x, 172, width, 24, [token % 2 == rank for token in range(tokens)])
+            _rows(sheet, x, 172, width, 24, [token % 2 == rank for token in range(n_tokens)])
             sheet.note(x, 210, "every second")
             _whole(sheet, x, 300, width, "MLP")
             _whole(sheet, x, 346, width, "LM head")
@@ -218,7 +230,7 @@ def two_ranks_rows(tokens: int) -> Picture:
 
     return Picture(
         draw,
-        f"Two ranks hold embedding, 4 query heads, MLP and LM head whole. Of {tokens} rows rank 0 holds "
+        f"Two ranks hold embedding, 4 query heads, MLP and LM head whole. Of {n_tokens} rows rank 0 holds "
         "those of tokens 1, 3, 5 and so on, rank 1 those of tokens 2, 4, 6 and so on. In each of 4 layers "
         "they merge what both found.",
     )

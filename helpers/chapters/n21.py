@@ -27,8 +27,8 @@ from helpers.recording.hf import load_hf_model, watch
 from helpers.recording.model import record_model
 from helpers.trace import Trace, WordComparison, rounding_limit
 
-RECORDED = Path(__file__).parent / "data" / "same_prompt.json"
-TEXTS = (  # prompts of one batch: Carla's, of 6 words; Bram's, the longest, of 10 words; and six more
+RECORDED_RESULTS_FILE = Path(__file__).parent / "data" / "same_prompt.json"
+BATCH_PROMPTS = (  # prompts of one batch: Carla's, of 6 words; Bram's, the longest, of 10 words; and six more
     "Carla writes from Toronto . Carla",
     "Bram lives in Kyiv . The afternoon in Kyiv was",
     "Emma writes from Cairo",
@@ -41,7 +41,7 @@ TEXTS = (  # prompts of one batch: Carla's, of 6 words; Bram's, the longest, of 
 
 
 @dataclass(frozen=True)
-class Reply:
+class GreedyReply:
     """A reply that a model generated greedily.
 
     Attributes:
@@ -53,46 +53,46 @@ class Reply:
     logits: Tensor
 
 
-def answer(
+def generate_batch(
     model: Transformer,
     prompts: Sequence[Sequence[int]],
-    n: int,
-    forced: Sequence[int] = (),
-    kind: type[PagedCache] = PagedCache,
-) -> list[Reply]:
+    n_tokens: int,
+    forced_tokens: Sequence[int] = (),
+    cache_class: type[PagedCache] = PagedCache,
+) -> list[GreedyReply]:
     """Answer prompts in one batch, each with n tokens, without stopping at `<eos>`.
 
     Args:
         model: the model.
         prompts: ids of each prompt; their lengths may differ.
-        n: number of new tokens for each prompt.
-        forced: at least n - 1 ids that the first reply continues with instead of the model's own choices, so
-            that its logits can be compared with those of another run after the same words.
-        kind: class of the cache.
+        n_tokens: number of new tokens for each prompt.
+        forced_tokens: at least n - 1 ids that the first reply continues with instead of the model's own
+            choices, so that its logits can be compared with those of another run after the same words.
+        cache_class: class of the cache.
 
     Returns:
         One reply for each prompt. The tokens of a forced reply are still the model's own choices.
     """
     lengths = [*map(len, prompts)]
     T = max(lengths)
-    cache = kind(model.config, len(prompts), T + n, dtype=model.embed_tokens.weight.dtype)
+    cache = cache_class(model.config, len(prompts), T + n_tokens, dtype=model.embed_tokens.weight.dtype)
     ids = torch.tensor([[0] * (T - len(prompt)) + [*prompt] for prompt in prompts])
     with cache.expect(lengths):  # tokens before these are padding
         rows = [run(model, ids, cache).float()]  # (B, V)
-    for at in range(n - 1):
+    for at in range(n_tokens - 1):
         ids = rows[-1].argmax(-1, keepdim=True)
-        ids[0] = forced[at] if forced else ids[0]
+        ids[0] = forced_tokens[at] if forced_tokens else ids[0]
         rows.append(run(model, ids, cache).float())
     logits = torch.stack(rows, dim=1)  # (B, n, V)
-    return [Reply(one.argmax(-1).tolist(), one) for one in logits]
+    return [GreedyReply(one.argmax(-1).tolist(), one) for one in logits]
 
 
-def differ(a: Reply, b: Reply) -> int:
+def count_different_logits(a: GreedyReply, b: GreedyReply) -> int:
     """Return the number of logits that differ between two replies of equal length."""
     return int((a.logits != b.logits).sum())
 
 
-def first_other(a: Sequence[Any], b: Sequence[Any]) -> int | None:
+def first_difference_index(a: Sequence[Any], b: Sequence[Any]) -> int | None:
     """Return the index of the first token at which two replies differ, or None if they are identical.
 
     Raises:
@@ -101,7 +101,7 @@ def first_other(a: Sequence[Any], b: Sequence[Any]) -> int | None:
     return next((n for n, (x, y) in enumerate(zip(a, b, strict=True)) if x != y), None)
 
 
-def marked(replies: Mapping[str, Sequence[str]]) -> list[str]:
+def mark_first_difference(replies: Mapping[str, Sequence[str]]) -> list[str]:
     """Return two replies as lines of text, with the first word that differs in square brackets.
 
     Only the words around the difference are shown; replies without a difference are shown in full.
@@ -109,7 +109,7 @@ def marked(replies: Mapping[str, Sequence[str]]) -> list[str]:
     Args:
         replies: from the name of each of two replies to its words.
     """
-    other, lines = first_other(*replies.values()), []
+    other, lines = first_difference_index(*replies.values()), []
     for name, words in replies.items():
         if other is not None:
             before, after = words[max(other - 1, 0) : other], words[other + 1 : other + 6]
@@ -118,57 +118,59 @@ def marked(replies: Mapping[str, Sequence[str]]) -> list[str]:
     return lines
 
 
-def recorded() -> dict[str, Any]:
+def load_recorded_results() -> dict[str, Any]:
     """Return what `tools/same_prompt.py` recorded: Carla's replies, three pairs of runs, 1,000 diaries."""
-    found: dict[str, Any] = json.loads(RECORDED.read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads(RECORDED_RESULTS_FILE.read_text(encoding="utf-8"))
     return found
 
 
 @dataclass(frozen=True)
-class Pair:
+class RunComparison:
     """A comparison of two runs over the same words.
 
     Attributes:
-        places: the comparison at each word, with its margin and difference.
-        line: the difference of logits above which rounding cannot be the cause.
+        words: the comparison at each word, with its margin and difference.
+        rounding_limit: the difference of logits above which rounding cannot be the cause.
     """
 
-    places: list[WordComparison]
-    line: float
+    words: list[WordComparison]
+    rounding_limit: float
 
 
-def pairs() -> dict[str, Pair]:
+def load_run_comparisons() -> dict[str, RunComparison]:
     """Return the three recorded pairs of runs by name. Each name includes the number format of the runs."""
     return {
-        name: Pair(
+        name: RunComparison(
             [WordComparison(n, (a, b), margin, off) for n, (a, b, margin, off) in enumerate(one["places"])],
             rounding_limit(one["largest"], 4, name.split(", ")[1]),
         )
-        for name, one in recorded()["pairs"].items()
+        for name, one in load_recorded_results()["pairs"].items()
     }
 
 
-def two_engines(text: str, n: int = 24) -> list[dict[str, Any]]:
+def responses_of_two_engines(prompt: str, max_new_tokens: int = 24) -> list[dict[str, Any]]:
     """Return the responses of two servers, one with our engine and one with `transformers`.
 
     The second server is made to give the words that our engine gives.
 
     Args:
-        text: the prompt.
-        n: maximum number of words in the reply.
+        prompt: the prompt.
+        max_new_tokens: maximum number of words in the reply.
 
     Returns:
-        Two responses with logprobs, as from `server_reply`: that of our engine first.
+        Two responses with logprobs, as from `chat_completion_logprobs`: that of our engine first.
     """
     model, tokenizer = shipped.load()
-    ours = record_model(model, text, tokenizer, max_new_tokens=n, training=False, uncached=False)
+    ours = record_model(
+        model, prompt, tokenizer, max_new_tokens=max_new_tokens, training=False, uncached=False
+    )
     [one] = ours.sequences
     theirs = load_hf_model(shipped.FOLDER)
     reply = [token.id or 0 for token in one.tokens[one.prompt :]]
-    return [*map(server_reply, (ours, watch(theirs, tokenizer, text, reply=reply)))]
+    return [*map(chat_completion_logprobs, (ours, watch(theirs, tokenizer, prompt, reply=reply)))]
 
 
-def server_reply(trace: Trace) -> dict[str, Any]:
+def chat_completion_logprobs(trace: Trace) -> dict[str, Any]:
     """Return the response of an OpenAI-compatible server, with `top_logprobs`, for a recorded run."""
     content = []
     for out in (out for event in trace.runs[0].steps for out in event.parts[0].out):
@@ -177,14 +179,14 @@ def server_reply(trace: Trace) -> dict[str, Any]:
     return {"object": "chat.completion", "choices": [{"logprobs": {"content": content}}]}
 
 
-def tie(words: Sequence[str], runs: Mapping[str, Sequence[float]]) -> Picture:
+def logits_on_bfloat16_axis(words: Sequence[str], logits_by_run: Mapping[str, Sequence[float]]) -> Picture:
     """Draw the logits of two words on an axis for each run, with a tick for each bfloat16 number.
 
     Args:
         words: the two words.
-        runs: from the name of each run to the logits of the two words.
+        logits_by_run: from the name of each run to the logits of the two words.
     """
-    logits = [logit for run in runs.values() for logit in run]
+    logits = [logit for run in logits_by_run.values() for logit in run]
     gap = 2.0 ** (math.floor(math.log2(max(map(abs, logits)))) - 7)
     low, high = min(logits) - gap, max(logits) + gap
 
@@ -194,7 +196,7 @@ def tie(words: Sequence[str], runs: Mapping[str, Sequence[float]]) -> Picture:
         for word, x, colour in zip(words, (18.0, 138.0), ("query", "generated"), strict=True):
             sheet.disc(x + 6, y, 6, colour)
             sheet.text(x + 20, y, word)
-        for name, both in runs.items():
+        for name, both in logits_by_run.items():
             y += 30
             sheet.note(18, y, name)
             y += 30
@@ -202,18 +204,20 @@ def tie(words: Sequence[str], runs: Mapping[str, Sequence[float]]) -> Picture:
             for n in range(round((high - low) / gap) + 1):
                 x = left + unit * gap * n
                 sheet.line((x, y - 5), (x, y + 5), colour="soft", width=1)
-                if name == [*runs][-1]:
+                if name == [*logits_by_run][-1]:
                     sheet.note(x, y + 24, f"{low + gap * n:g}", at="center")
             for logit, dy, colour in zip(both, (-7, 7), ("query", "generated"), strict=True):
                 sheet.disc(left + unit * (logit - low), y + dy, 6, colour)
 
-    sentence = "; ".join(f"{name} {' and '.join(f'{x:g}' for x in run)}" for name, run in runs.items())
+    sentence = "; ".join(
+        f"{name} {' and '.join(f'{x:g}' for x in run)}" for name, run in logits_by_run.items()
+    )
     return Picture(
         draw, f"Logits of {printable(words[0])} and {printable(words[1])} in bfloat16: {sentence}."
     )
 
 
-def lead(logits: Sequence[float]) -> float:
+def top_two_margin(logits: Sequence[float]) -> float:
     """Return the difference between the largest and the second largest logit."""
     last, best = sorted(logits)[-2:]
     return best - last
@@ -227,23 +231,23 @@ may_change = Exercise(
         *[([9.625, 3.0, 9.625], 0.0625), ([1.0, 5.0, 4.75], 0.2), ([8.0, 7.5, 7.4], 0.1)],
         *[([4.0, 1.0, 3.99], 0.000001), ([10.125, 10.0, 2.0], 0.0625)],
     ],
-    right_answer=lambda logits, difference: lead(logits) <= 2 * difference,
+    right_answer=lambda logits, difference: top_two_margin(logits) <= 2 * difference,
     wrong_answers=[
         "both words may move: the first down and the second up, by the difference each.",
-        lambda logits, difference: lead(logits) <= difference,
+        lambda logits, difference: top_two_margin(logits) <= difference,
         "not only an exact tie: what is less than the two can move towards each other is enough.",
-        lambda logits, difference: lead(logits) == 0,
+        lambda logits, difference: top_two_margin(logits) == 0,
         "it is the lead over the second likeliest that counts, wherever that stands in the list.",
         lambda logits, difference: abs(logits[0] - logits[1]) <= 2 * difference,
         lambda logits, difference: max(logits) - min(logits) <= 2 * difference,
         "the wrong way round: a large lead is safe.",
-        lambda logits, difference: lead(logits) > 2 * difference,
+        lambda logits, difference: top_two_margin(logits) > 2 * difference,
     ],
     success="a lead of 0.1 is too small where each number may be 0.06 off, a lead of 0.5 is not.",
 )
 
 
-def suspect(guess: Any) -> Guess:
+def check_suspect_guess(guess: Any) -> Guess:
     """Compare a guess, "A", "B" or "C", with the name of the pair of runs of which one has a bug."""
     why = "Its differences are thousands of times what rounding makes in float32."
     return Guess(guess, "B", why, options=["A", "B", "C"])

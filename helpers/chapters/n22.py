@@ -13,7 +13,7 @@ from helpers.check.guess import Guess
 from helpers.museum import EXHIBITS, Exhibit, ExhibitPrompt
 
 # Texts that are not shown in any notebook.
-HIDDEN = (
+UNSEEN_TEXTS = (
     "Tomas lives in Berlin . Saturday is windy in Berlin . Tomas saw a bird in the garden . "
     "Tomas swam in the river . A cat slept in the harbor . Signed",
     "This is the diary of Amir from Istanbul . Amir walked to the garden in Istanbul . The morning in "
@@ -21,7 +21,7 @@ HIDDEN = (
 )
 
 
-class Letter(Guess):
+class LetterGuess(Guess):
     """A guess of a letter, "a", "b" or "c", written in the same cell that compares it."""
 
     def __repr__(self) -> str:
@@ -29,9 +29,9 @@ class Letter(Guess):
         return asked if self.guess is None else super().__repr__()
 
 
-def cause(exhibit: Exhibit, guess: str | None) -> Guess:
+def check_cause_guess(exhibit: Exhibit, guess: str | None) -> Guess:
     """Compare a guessed letter with that of the cause of an exhibit's bug."""
-    return Letter(
+    return LetterGuess(
         guess,
         "abc"[exhibit.correct_cause],
         f"{exhibit.causes[exhibit.correct_cause]}.".capitalize(),
@@ -39,22 +39,23 @@ def cause(exhibit: Exhibit, guess: str | None) -> Guess:
     )
 
 
-def mask(T: int, length: int, pads: int, offset: bool = True) -> Tensor:
+def mask_with_padding(T: int, n_cached: int, n_padding: int, after_cached: bool = True) -> Tensor:
     """Return the mask of T new tokens, (T, length + T).
 
     It is True where a query (row) may attend to a key (column).
 
     Args:
         T: number of new tokens.
-        length: number of cached tokens.
-        pads: number of padding tokens at the start of the cache, which are hidden.
-        offset: whether queries are aligned after the cached tokens; False gives the mask of a typical bug.
+        n_cached: number of cached tokens.
+        n_padding: number of padding tokens at the start of the cache, which are hidden.
+        after_cached: whether queries are aligned after the cached tokens; False gives the mask of a typical
+            bug.
     """
-    keys, at = torch.arange(length + T), torch.arange(T)[:, None] + length * offset
-    return (keys <= at) & (keys >= pads)
+    keys, at = torch.arange(n_cached + T), torch.arange(T)[:, None] + n_cached * after_cached
+    return (keys <= at) & (keys >= n_padding)
 
 
-def run_in_room(answer: Callable[..., Any], *args: Any) -> Any:
+def run_or_repair_exhibit(answer: Callable[..., Any], *args: Any) -> Any:
     """Return the result of a reader's function, called directly or as the repair of an exhibit.
 
     Args:
@@ -73,20 +74,24 @@ visible = Exercise(
     todo="let visible return a tensor of bools, (T, length + T).",
     cases=[
         *[(3, 0, 0), (2, 3, 0), (1, 6, 0), (1, 6, 3), (2, 4, 2)],
-        Case(("bug_mask_aligned_top_left", HIDDEN[0]), "the repaired room 1, asked what you have not seen,"),
         Case(
-            ("bug_padding_visible_in_decode", HIDDEN[1]), "the repaired room 2, asked what you have not seen,"
+            ("bug_mask_aligned_top_left", UNSEEN_TEXTS[0]),
+            "the repaired room 1, asked what you have not seen,",
+        ),
+        Case(
+            ("bug_padding_visible_in_decode", UNSEEN_TEXTS[1]),
+            "the repaired room 2, asked what you have not seen,",
         ),
     ],
-    right_answer=mask,
-    run_case=run_in_room,
+    right_answer=mask_with_padding,
+    run_case=run_or_repair_exhibit,
     wrong_answers=[
         "the mask begins at the first row; the new tokens stand behind `length` rows that are there.",
-        lambda T, length, pads: mask(T, length, pads, offset=False),
+        lambda T, length, pads: mask_with_padding(T, length, pads, after_cached=False),
         "the padding is seen by a single token: hide it in every pass.",
-        lambda T, length, pads: mask(T, length, pads if T > 1 else 0),
+        lambda T, length, pads: mask_with_padding(T, length, pads if T > 1 else 0),
         "the padding is seen: columns before `pads` are nobody's words.",
-        lambda T, length, pads: mask(T, length, 0),
+        lambda T, length, pads: mask_with_padding(T, length, 0),
         "tokens look ahead, at those after them in the same pass.",
         lambda T, length, pads: (torch.arange(length + T) >= pads).expand(T, -1),
     ],
@@ -94,7 +99,7 @@ visible = Exercise(
 )
 
 
-def which(text: str) -> str:
+def describe_wrong_exhibits(text: str) -> str:
     """Return how many of two exhibits give a wrong result on a text, in words."""
     rooms = [EXHIBITS[name] for name in ("bug_padding_visible_in_decode", "bug_entry_count_as_position")]
     wrong = [room for room in rooms if room.first_difference(ExhibitPrompt(text)) != "equal"]
@@ -106,10 +111,10 @@ second = Exercise(
     todo="write a text of words that the model knows.",
     cases=[Case((), "rooms 2 and 3: of the two")],
     right_answer="Today weather is so",
-    run_case=which,
+    run_case=describe_wrong_exhibits,
     wrong_answers=[
         "the window drops rows of this text, and it is padded: try a much shorter one, or a longer one.",
-        HIDDEN[0],
+        UNSEEN_TEXTS[0],
     ],
     success="a text that one of the two causes cannot touch tells them apart.",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from helpers.constrained.decoding import GrammarSampler
 from helpers.constrained.grammar import states_after
 from helpers.sampling import GREEDY, Draft, Sampling
 
-SEA = {("the", "sea", "is", "calm"), ("the", "fox", "slept"), ("over", "the", "sea")}
+SEA_ENDINGS = {("the", "sea", "is", "calm"), ("the", "fox", "slept"), ("over", "the", "sea")}
 
 left = Exercise(
     name="left",
@@ -21,9 +21,9 @@ left = Exercise(
     cases=[
         Case((endings, word), f"left after {word!r}", failure_hint=trap)
         for endings, word, trap in [
-            (SEA, "the", ""),
-            (SEA, "over", ""),
-            (SEA, "sea", ""),
+            (SEA_ENDINGS, "the", ""),
+            (SEA_ENDINGS, "over", ""),
+            (SEA_ENDINGS, "sea", ""),
             ({("the", "sea"), ("there", "is")}, "the", ""),
             ({("calm",), ("cold",)}, "calm", ""),
             ({(), ("calm",)}, "calm", "an empty ending has no first word."),
@@ -77,18 +77,22 @@ only_valid = Exercise(
 
 # Table of a grammar: one word leads from state 0 to state 1, which allows two words. The first is followed by
 # two more words, the second by one. Both texts end in state 5.
-FORK = np.full((6, 4), NONE)
-FORK[[0, 1, 1, 2, 3, 4], [1, 0, 2, 3, 1, 2]] = [1, 2, 4, 3, 5, 5]
-TO_ZERO = np.array([[NONE, NONE], [0, NONE], [NONE, 1]])  # two words lead from state 2 to the end, state 0
+FORK_TABLE = np.full((6, 4), NONE)
+FORK_TABLE[[0, 1, 1, 2, 3, 4], [1, 0, 2, 3, 1, 2]] = [1, 2, 4, 3, 5, 5]
+END_AT_ZERO_TABLE = np.array(
+    [[NONE, NONE], [0, NONE], [NONE, 1]]
+)  # two words lead from state 2 to the end, state 0
 
 
-def run_of(table: np.ndarray, state: int, most: int = 9, states: bool = False) -> list[int]:
-    """Return up to `most` forced words from a state on or, if `states`, the states after these words."""
-    run = grammar.forced_words(table, state)[:most]
-    return grammar.states_after(table, state, run) if states else run
+def forced_words_or_states(
+    table: np.ndarray, state: int, max_words: int = 9, return_states: bool = False
+) -> list[int]:
+    """Return up to `max_words` forced words from a state on or, if `return_states`, the states after them."""
+    run = grammar.forced_words(table, state)[:max_words]
+    return grammar.states_after(table, state, run) if return_states else run
 
 
-def through(table: np.ndarray, state: int) -> list[int]:
+def first_allowed_words(table: np.ndarray, state: int) -> list[int]:
     """Return the words from a state to the end, choosing the first allowed word in every state."""
     run = list[int]()
     while len(may := np.flatnonzero(table[state] != NONE)):
@@ -101,23 +105,25 @@ must_come = Exercise(
     name="must_come",
     todo="let must_come return the words that must come next.",
     cases=[
-        Case((FORK, 0), "must_come from state 0"),
-        Case((FORK, 2), "must_come from state 2"),
-        Case((FORK, 4), "must_come from state 4"),
-        Case((TO_ZERO, 2), "must_come from state 2 of another table, whose end is state 0"),
-        Case((FORK, 1), "must_come from state 1, a choice", failure_hint="no word is forced: give []."),
+        Case((FORK_TABLE, 0), "must_come from state 0"),
+        Case((FORK_TABLE, 2), "must_come from state 2"),
+        Case((FORK_TABLE, 4), "must_come from state 4"),
+        Case((END_AT_ZERO_TABLE, 2), "must_come from state 2 of another table, whose end is state 0"),
+        Case((FORK_TABLE, 1), "must_come from state 1, a choice", failure_hint="no word is forced: give []."),
         Case(
-            (FORK, 5), "must_come from state 5, the end", failure_hint="at the end no word may come: give []."
+            (FORK_TABLE, 5),
+            "must_come from state 5, the end",
+            failure_hint="at the end no word may come: give [].",
         ),
     ],
     right_answer=grammar.forced_words,
     wrong_answers=[
         "go on from the state after the word: several in a row may be forced.",
-        lambda table, state: run_of(table, state, most=1),
+        lambda table, state: forced_words_or_states(table, state, max_words=1),
         "stop before a state where several words may come: there is a choice.",
-        through,
+        first_allowed_words,
         "return the words, the columns of the table, not the states after them.",
-        lambda table, state: run_of(table, state, states=True),
+        lambda table, state: forced_words_or_states(table, state, return_states=True),
         "the model chooses only where several words may come.",
         lambda table, state: np.flatnonzero(table[state] != NONE).tolist(),
     ],
@@ -125,7 +131,7 @@ must_come = Exercise(
 )
 
 
-def warm(guess: Any) -> Guess:
+def check_warm_texts_guess(guess: Any) -> Guess:
     """Compare a guess of how many of 100 valid texts are "warm" if invalid texts are generated again.
 
     The guess is "more", "fewer" or "as many", compared with masking invalid words.
@@ -134,27 +140,34 @@ def warm(guess: Any) -> Guess:
     return Guess(guess, "more", why, options=["more", "fewer", "as many"])
 
 
-def faster(guess: Any, one_by_one: float, jumping: float) -> Guess:
+def check_speedup_guess(guess: Any, seconds_one_by_one: float, seconds_jumping: float) -> Guess:
     """Compare a guess, 2, 7 or 49, with the measured speedup from jumping over forced words.
 
     Args:
         guess: the reader's guess.
-        one_by_one, jumping: the two measured times, in the same unit.
+        seconds_one_by_one, seconds_jumping: the two measured times, in the same unit.
     """
-    return check_ratio_guess(guess, (2, 7, 49), one_by_one / jumping, "49 passes against 7.")
+    return check_ratio_guess(guess, (2, 7, 49), seconds_one_by_one / seconds_jumping, "49 passes against 7.")
 
 
-class StaysAhead(GrammarSampler):
+class WrongPass(NamedTuple):
+    """A pass with drafts that ended in a wrong state."""
+
+    draft_tokens: list[int]
+    states: list[int]  # before the draft, and after each draft token
+    new_tokens: list[int]
+
+
+class NoRollbackSampler(GrammarSampler):
     """A `GrammarSampler` with a deliberate bug: after a rejected token, the state is not rolled back.
 
     Attributes:
-        wrong: for each pass that ended in a wrong state, (draft tokens, states, new tokens). `states`
-            holds the state before the draft, followed by the state after each draft token.
+        wrong_passes: the passes that ended in a wrong state.
     """
 
     def __init__(self, table: np.ndarray, sampling: Sampling = GREEDY) -> None:
         super().__init__(table, sampling)
-        self.wrong = list[tuple[list[int], list[int], list[int]]]()
+        self.wrong_passes = list[WrongPass]()
 
     def verify(self, draft: Draft, logits: np.ndarray) -> list[int]:
         states = [self.state, *states_after(self.table, self.state, draft.tokens)]
@@ -163,5 +176,5 @@ class StaysAhead(GrammarSampler):
         following = int(self.table[ahead, output[-1]])
         self.state = ahead if following == NONE else following
         if self.state != right:
-            self.wrong.append((draft.tokens, states, output))
+            self.wrong_passes.append(WrongPass(draft.tokens, states, output))
         return output

@@ -10,26 +10,26 @@ from helpers.check.exercise import Exercise
 from helpers.check.result import format_value
 
 
-def without_first(rows: np.ndarray, n: int) -> np.ndarray:
+def drop_first_tokens(entries: np.ndarray, n: int) -> np.ndarray:
     """Return the rows of a layer's K or V, (heads, S, D), without those of the first n tokens."""
-    return rows[:, n:]
+    return entries[:, n:]
 
 
-def rows_of(n_tokens: int) -> np.ndarray:
+def numbered_entries(n_tokens: int) -> np.ndarray:
     """Return rows for a test, (2, n_tokens, 3), in which each number is the position of its token, from 1."""
     return np.tile(np.arange(1.0, n_tokens + 1)[:, None], (2, 1, 3))
 
 
-def tokens_of(rows: np.ndarray) -> str:
-    """Return, as text, the positions of the tokens that these rows, made by `rows_of`, belong to."""
+def token_positions_in_words(rows: np.ndarray) -> str:
+    """Return, as text, the positions of the tokens that these rows, made by `numbered_entries`, belong to."""
     return format_value(np.unique(rows).astype(int))
 
 
 forget = Exercise(
     name="forget",
     todo="let forget return the rows without those of the first n tokens.",
-    cases=[(rows_of(5), 2), (rows_of(4), 3), (rows_of(3), 0)],
-    right_answer=without_first,
+    cases=[(numbered_entries(5), 2), (numbered_entries(4), 3), (numbered_entries(3), 0)],
+    right_answer=drop_first_tokens,
     wrong_answers=[
         "heads were cut off, not tokens: in (2, S, 32) the second axis counts tokens.",
         lambda rows, n: rows[n:],
@@ -42,11 +42,11 @@ forget = Exercise(
     ],
     success="3 of 5 rows are left when 2 are forgotten.",
     describe_difference=lambda got, expected: (
-        f"leaves tokens {tokens_of(got)}; expected {tokens_of(expected)}"
+        f"leaves tokens {token_positions_in_words(got)}; expected {token_positions_in_words(expected)}"
     ),
 )
 
 
-def yours_or_ours(answer: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """Return the reader's `forget` if it is right, and `without_first` if not."""
-    return answer if forget(answer).solved else without_first
+def reader_answer_or_solution(answer: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """Return the reader's `forget` if it is right, and `drop_first_tokens` if not."""
+    return answer if forget(answer).solved else drop_first_tokens
