@@ -49,6 +49,18 @@ def test_pages_are_small_and_load_nothing(pages: dict[str, str]) -> None:
         assert not re.search(r"<(?!a\b)[a-z]+[^>]*\s(src|href)=(?!\"data:)|@import|url\(", text), name
 
 
+def test_command_writes_all_files_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site, "ROOT", tmp_path)
+    monkeypatch.setattr(site, "static_pages", lambda published: {"index.html": "×"})
+    monkeypatch.setattr("sys.argv", ["site"])
+    for _ in range(2):
+        site.main()
+    written = {path.name for path in (tmp_path / "build").iterdir() if path.is_file()}
+    others = {site.PREVIEW.name, *(path.name for path in film_page.FILMS), file_script(Live.file)[0]}
+    assert written == others | {"index.html"}
+    assert (tmp_path / "build/index.html").read_text(encoding="utf-8") == "×"
+
+
 def test_links_between_pages_exist(plain: dict[str, str]) -> None:
     """To a page or a file that is made with it, or to one that is published with the notebooks."""
     published = {launch.site_url() + name for name in [*plain, "search.html"]}
