@@ -21,6 +21,7 @@ def test_a_model_of_ones_own_stands_among_the_others() -> None:
     ]
     assert view.options["case"]["model"] == "mine"
     assert repr(view) == "StepTime(mine on H100, 2 users of 10 tokens)"
+    assert repr(StepTime()) == "StepTime(Llama-3.1-8B on H100, 64 users of 500 tokens)"
 
 
 def test_a_model_s_name_ends_no_script() -> None:
