@@ -52,7 +52,7 @@ def test_pages_are_small_and_load_nothing(pages: dict[str, str]) -> None:
 
 def test_command_writes_all_files_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site, "ROOT", tmp_path)
-    monkeypatch.setattr(site, "static_pages", lambda published: {"index.html": "×"})
+    monkeypatch.setattr(site, "pages_without_notebooks", lambda published: {"index.html": "×"})
     monkeypatch.setattr("sys.argv", ["site"])
     for _ in range(2):
         site.main()
