@@ -26,7 +26,7 @@ DONE = """
     tests/test_contributions.py tests/test_corpus.py tests/test_latent.py tests/test_model_*.py
     tests/test_one_shape.py tests/test_published.py tests/test_sampling.py tests/test_shipped.py
     tests/test_speculate.py tests/test_state.py tests/test_tokenizer.py tests/test_toy.py tests/test_train.py
-    helpers/check/*.py tests/test_check.py
+    helpers/chapters/*.py helpers/check/*.py tests/test_check.py
 """.split()
 MAX_WORDS = 8  # of a test's name, without `test_`
 

@@ -158,17 +158,17 @@ def probability_overlap(
     return Picture(draw, f"{each}. Both together give {sum((x[3] for x in lines), Fraction(0))}.")
 
 
-def draw_legend(sheet: Sheet, kinds: Mapping[str, str]) -> float:
+def draw_legend(sheet: Sheet, entry_colours: Mapping[str, str]) -> float:
     """Draw a legend at the top of a sheet, and return the y position below it.
 
     Args:
         sheet: the sheet to draw on.
-        kinds: from the text of each entry to its colour, or "" for a dashed outline.
+        entry_colours: from the text of each entry to its colour, or "" for a dashed outline.
     """
-    for n, (name, fill) in enumerate(kinds.items()):
+    for n, (name, fill) in enumerate(entry_colours.items()):
         draw_bar_part(sheet, 18, 14 + 22 * n, 12, 12, fill)
         sheet.note(38, 20 + 22 * n, name, colour="ink")
-    return 20.0 + 22 * len(kinds)
+    return 20.0 + 22 * len(entry_colours)
 
 
 def draw_bar_part(sheet: Sheet, x: float, y: float, wide: float, high: float, colour: str) -> None:

@@ -123,7 +123,7 @@ class ReferenceServer(WindowCache):
             return
         other = GrowingCache(self.sizes)
         run(self.base_model, torch.tensor([self.concurrent_ids]), other)
-        for page in self.shared_pages():  # both requests write to them
+        for page in self.overwritten_pages():  # both requests write to them
             own = slice(self.probe.pads + PAGE_SIZE * page, self.probe.pads + PAGE_SIZE * (page + 1))
             for layer in self.paged:
                 for own_x, other_x in ((self.k, other.k), (self.v, other.v)):
@@ -174,7 +174,7 @@ class ReferenceServer(WindowCache):
         """Return the number of first tokens whose entries are cached, from a request without the adapter."""
         return 0 if self.probe.adapter else common_prefix_length(self.prompt_ids[:-1], self.earlier_ids)
 
-    def shared_pages(self) -> list[int]:
+    def overwritten_pages(self) -> list[int]:
         """Return the indices of this request's pages to which the concurrent request writes as well."""
         return []
 
@@ -208,7 +208,7 @@ class UnwrittenEntriesVisible(ReferenceServer):
 class PartialPageShared(ReferenceServer):
     """A request with the same prefix shares a partial page, and writes to it where the texts differ."""
 
-    def shared_pages(self) -> list[int]:
+    def overwritten_pages(self) -> list[int]:
         page, n_tokens = divmod(common_prefix_length(self.prompt_ids, self.concurrent_ids), PAGE_SIZE)
         return [page] if n_tokens else []
 
@@ -223,7 +223,7 @@ class AdapterIgnoredInPrefixCache(ReferenceServer):
 class CachedPageReallocated(ReferenceServer):
     """The first cached page is still on the free list when it is used, and is allocated again (room 4)."""
 
-    def shared_pages(self) -> list[int]:
+    def overwritten_pages(self) -> list[int]:
         return [0] if self.n_reused else []
 
 

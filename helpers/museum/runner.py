@@ -14,7 +14,7 @@ from helpers.model.attention import Core
 from helpers.model.cache import Cache
 from helpers.model.generate import run, to_numpy
 from helpers.model.transformer import Transformer
-from helpers.recording.model import as_array, model_sizes, prompt_tokens, token_selection
+from helpers.recording.model import as_array, prompt_tokens, token_selection, trace_model_info
 from helpers.recording.recorder import attention_weights
 from helpers.tokenizer import Tokenizer
 from helpers.trace import (
@@ -77,7 +77,7 @@ class Runner:
         self.selection, self.tokens = token_selection(model, tokenizer), TokenSequence(0, [])
         layers, heads = range(model.config.n_layers), range(model.config.n_heads)
         recorded = [(layer, head) for layer in layers for head in heads]
-        self.trace = Trace(model_sizes(model), recorded, [self.tokens], [Run("reply", "museum", [])])
+        self.trace = Trace(trace_model_info(model), recorded, [self.tokens], [Run("reply", "museum", [])])
         self.output_ids: list[int] = []
         self.logits: list[Tensor] = []
         self.before_step: Callable[[int], None] = lambda n: None

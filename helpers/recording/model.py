@@ -57,7 +57,7 @@ def record_model(
     selection = token_selection(model, tokenizer, sampling)
     cache = model.new_cache()
     cache.check_capacity(len(tokens))
-    recorder = Recorder(model_sizes(model, name), tokens, recorded=recorded)
+    recorder = Recorder(trace_model_info(model, name), tokens, recorded=recorded)
     run = partial(run_model, recorder, model)
     for run_cache in (cache, None) if uncached else (cache,):
         record_run(recorder, run, selection, run_cache, "growing", max_new_tokens, training)
@@ -104,7 +104,7 @@ def as_array(x: Tensor) -> np.ndarray:
     return widened.detach().cpu().numpy()
 
 
-def model_sizes(model: Transformer, name: str = "model") -> Model:
+def trace_model_info(model: Transformer, name: str = "model") -> Model:
     """Return a model's sizes in the form that a trace stores."""
     config = model.config
     return Model(
