@@ -53,7 +53,7 @@ def word_probabilities(words: Sequence[str], probabilities: Sequence[float]) -> 
 
 
 def two_layer_dependencies(word: str) -> Picture:
-    """Draw the results of layer 1, and the tokens, from which one token's result in layer 2 is computed.
+    """Draw which tokens and which results of layer 1 are needed for one token's result in layer 2.
 
     Links lead down to each result from the tokens or results that it is computed from. The boxes and links
     that the word needs are filled and dark.
@@ -98,7 +98,7 @@ def two_layer_dependencies(word: str) -> Picture:
 
 
 def head_picks_and_causal_mask(head: str) -> Picture:
-    """Draw two grids of query-key pairs: those that one of the toy's heads picks, and those the mask allows.
+    """Draw two grids of query-key pairs: the pairs that a toy head picks, and the pairs that the mask allows.
 
     Args:
         head: its name, one of `toy.HEADS`.

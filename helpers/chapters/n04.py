@@ -29,7 +29,7 @@ def look(keys: Sequence[Any], values: Sequence[float]) -> np.ndarray:
 
 
 def decode_token(cache: LayerCaches, number: float, position_of: Any = len, mistake: str = "") -> np.ndarray:
-    """Decode one token, correctly unless told otherwise; return its contexts in the last layer, (H,).
+    """Decode one token, optionally with a mistake, and return its contexts in the last layer, (H,).
 
     Args:
         cache: the keys and values of each layer; the token's own are appended.
@@ -113,7 +113,7 @@ decode_step = Exercise(
 
 
 def check_stale_values_guess(guess: Any) -> Guess:
-    """Compare a guess with the rows, from 1, whose V in layer 2 changes if *weather* carries 8, not 20."""
+    """Compare a guess with the tokens, from 1, whose V in layer 2 changes if *weather* carries 8, not 20."""
     changed = [10, 8, 1, 5, 14], [10, 20, 1, 5, 14]
     before, after = (toy.prefill_matrix(numbers).mean(axis=1) for numbers in changed)
     return Guess(guess, (np.flatnonzero(before != after) + 1).tolist())

@@ -318,7 +318,7 @@ def chunk_mask(cached_words: Sequence[str], new_words: Sequence[str]) -> Picture
 
 
 def reply_reusing_entries(n_reused: int) -> list[str]:
-    """Return a reply to NEW that reuses the first n rows of OLD.
+    """Return a reply to NEW_TEXT that reuses the first `n_reused` KV entries of OLD_TEXT.
 
     At least the last word of NEW is run, even if n is larger.
     """
@@ -329,7 +329,9 @@ def reply_reusing_entries(n_reused: int) -> list[str]:
 
 
 def replies_reusing_entries(reader_function: Callable[..., Any]) -> MarkedReplies:
-    """Return replies to NEW that reuse rows of OLD: the shared prefix, all but the last, the reader's choice.
+    """Return replies to NEW_TEXT that reuse different numbers of OLD_TEXT's KV entries.
+
+    The numbers are the shared prefix, all but the last token, and the result of the reader's function.
 
     Args:
         reader_function: the reader's `reusable`. Its reply is left out if the exercise is not solved yet, and
@@ -357,7 +359,7 @@ def common_prefix_length(old: Sequence[str], new: Sequence[str]) -> int:
 
 
 def reusable_prefix_length(old: Sequence[str], new: Sequence[str]) -> int:
-    """Return how many tokens of `old` keep their rows for `new`; the last token of `new` always runs."""
+    """Return how many KV entries of `old` `new` can reuse. The last token of `new` is never among them."""
     return common_prefix_length(old, new[:-1])
 
 

@@ -22,14 +22,14 @@ from helpers.tokenizer import Tokenizer
 
 
 class StepTimeLedger(NamedTuple):
-    """The time of a decode step after few rows and after many, and of its parts, in milliseconds."""
+    """The milliseconds of a decode step and of its parts, with few and with many KV entries in the cache."""
 
     step_ms: dict[int, float]  # the measured time, by number of rows
     part_ms: dict[int, dict[str, float]]  # the time of each of `PARTS`, by number of rows
     copy_ms: float  # extra time of the longer step if the cache copies all rows to append one
 
     def part_growth_ms(self, part: str) -> float:
-        """Return how many ms longer the part `part`, one of `PARTS`, takes after many rows than after few."""
+        """Return how many ms longer `part`, one of `PARTS`, takes with many KV entries than with few."""
         few, many = (parts[part] for parts in self.part_ms.values())
         return many - few
 
@@ -63,7 +63,7 @@ def measure_step_times(
 
 
 class TimedReply(NamedTuple):
-    """A reply, with the time and the number of rows at each word."""
+    """A reply, with the time and the number of KV entries at each word."""
 
     words: list[str]
     pass_ms: list[float]  # the time of each word's pass, the fastest of several
@@ -73,7 +73,7 @@ class TimedReply(NamedTuple):
 def time_reply_with_and_without_cache(
     model: Transformer, tokenizer: Tokenizer, prompt: str, max_new_tokens: int = 8, turns: int = 7
 ) -> dict[str, TimedReply]:
-    """Time each word of a greedy reply, with the rows kept and with nothing kept.
+    """Time each word of a greedy reply, once with a KV cache and once without.
 
     Args:
         prompt: the text to continue.

@@ -32,7 +32,7 @@ Point = tuple[float, float]
 
 
 class KeptEntries(NamedTuple):
-    """The rows that remain in a cache after a text, and the reply."""
+    """The KV entries that remain in a cache after a text, and the reply."""
 
     weights_by_position: dict[
         int, float
@@ -43,7 +43,7 @@ class KeptEntries(NamedTuple):
 def run_and_list_kept_entries(
     model: Transformer, tokenizer: Tokenizer, text: str, make_cache: Callable[[ModelConfig], Cache]
 ) -> KeptEntries:
-    """Run a text into an empty cache; return the rows that remain, and a reply of three words.
+    """Run a text with an empty cache; return the KV entries that remain and a reply of three words.
 
     Args:
         model: the model.

@@ -38,7 +38,7 @@ def check_operations_per_byte_guess(guess: Any) -> Guess:
 
 
 def kv_entries_and_query_heads(layers: Mapping[str, Full | Latent], n_heads: int) -> Picture:
-    """Draw one token's row in one layer of each type, to scale, and lines from the query heads that read it.
+    """Draw one token's KV entry in each type of layer, and lines from the query heads that read it.
 
     Args:
         layers: the layers to compare, by name.

@@ -105,7 +105,7 @@ def simulate_waits(service: Service, requests_per_second: float, prefix_hits: bo
 
 
 def count_slots_that_fit(service: Service, prefix_hits: bool) -> int:
-    """Return how many replies' rows fit into the memory that the weights leave.
+    """Return how many replies' KV entries fit into the memory that the weights leave free.
 
     With `prefix_hits`, the rows of shared tokens and of all idle chats also take up memory.
     """
@@ -441,7 +441,7 @@ KNOB_FOR_COMPLAINT = {
 
 
 def with_wrong_choices(complaint: str, *wrong_choices: str) -> list[dict[str, str]]:
-    """Return copies of KNOBS, in each of which one complaint has another of the given choices."""
+    """Return a copy of KNOB_FOR_COMPLAINT for each wrong choice, with that choice for the complaint."""
     return [KNOB_FOR_COMPLAINT | {complaint: other} for other in wrong_choices]
 
 

@@ -198,7 +198,7 @@ def time_replies_with_drafters(
     model: Transformer, prompts: Sequence[Sequence[int]], drafters: Mapping[str, tuple[Drafter, int] | None],
     max_new_tokens: int = 40, n_repeats: int = 5,
 ) -> dict[str, DraftedReplies]:  # fmt: skip
-    """Generate replies to prompts with each way of drafting, and measure them.
+    """Generate replies to prompts with each drafter, and measure them.
 
     Every reply is generated `n_repeats` times, and the shortest time of each word counts.
 

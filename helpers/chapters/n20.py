@@ -82,7 +82,7 @@ def smallest_fleet(
     max_first_word_ms: float,
     max_gap_ms: float,
 ) -> SimulatedFleet:
-    """Return the smallest fleet whose waits are both short enough.
+    """Return the smallest fleet whose two waits are within their limits.
 
     Of several such fleets of the same size, return that with the shortest wait for the first word.
 

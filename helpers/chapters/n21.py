@@ -248,6 +248,6 @@ may_change = Exercise(
 
 
 def check_suspect_guess(guess: Any) -> Guess:
-    """Compare a guess, "A", "B" or "C", with the name of the pair of runs of which one has a bug."""
+    """Compare a guess, "A", "B" or "C", with the name of the pair in which one run has a bug."""
     why = "Its differences are thousands of times what rounding makes in float32."
     return Guess(guess, "B", why, options=["A", "B", "C"])

@@ -11,7 +11,7 @@ from helpers.check.result import format_value
 
 
 def drop_first_tokens(entries: np.ndarray, n: int) -> np.ndarray:
-    """Return the rows of a layer's K or V, (heads, S, D), without those of the first n tokens."""
+    """Return a layer's K or V, (heads, S, D), without the entries of the first n tokens."""
     return entries[:, n:]
 
 
@@ -21,7 +21,7 @@ def numbered_entries(n_tokens: int) -> np.ndarray:
 
 
 def token_positions_in_words(rows: np.ndarray) -> str:
-    """Return, as text, the positions of the tokens that these rows, made by `numbered_entries`, belong to."""
+    """Return the token positions of entries from `numbered_entries` as text."""
     return format_value(np.unique(rows).astype(int))
 
 
