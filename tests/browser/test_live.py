@@ -250,7 +250,7 @@ def test_what_is_typed_is_read_in_words_of_the_model(open_page: Show) -> None:
     page.locator("textarea").fill("mia writes from Oslo! Today weather is so nice<eos>Today")
     hint = page.locator(".wid-hint")
     expect(hint).to_have_text(
-        "It reads mia as Mia. It leaves out !, because the full stop is the only mark that it knows.",
+        "It reads mia as Mia. It leaves out !, because it knows no mark but the full stop.",
         timeout=LONG,
     )
     page.locator("textarea").press("Enter")

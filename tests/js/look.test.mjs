@@ -141,3 +141,8 @@ test("what can be switched: what there is more than one of, and heads that the l
       assert.equal(allowed(i), i === 0 || there.includes(to(i).head), `${one} ${i}`);
   }
 });
+
+test("of many passes some, the first and the last among them", () => {
+  assert.deepEqual(looks.sampled(6), [0, 1, 2, 3, 4, 5]);
+  assert.deepEqual(looks.sampled(30), [0, 1, 2, 3, 6, 9, 12, 15, 18, 21, 24, 27, 28, 29]);
+});

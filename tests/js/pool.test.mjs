@@ -209,6 +209,8 @@ test("few lanes, steps and pages are as large as can be read, many as small", ()
     [30, 44.5, 104, 6, 46],
     [8, 7.3, 26, 35, 20],
   ]);
+  const one = pools.poolLayout({ steps: [0], lanes: 1, n_pages: 1, counts: [] }, 61);
+  assert.deepEqual([one.page, one.high], [61, 38], "0.62 of its width, rounded");
 });
 
 test("it fits in every width", () => {

@@ -298,7 +298,7 @@ for (const [name, looks] of Object.entries(load("expected")))
       for (const view of shown.views) {
         assert.equal(
           view.words[0],
-          `${shown.pass}${cache}. Numbers in brackets are places in the text, counted from 1.`,
+          `${shown.pass}${cache}. Numbers in brackets are places in the text, from 1.`,
         );
         checkView(view, shown, want, weightsOf, kept?.v ?? null, contextOf, part, tokens);
         checkWords(shown, want, view, tokens);

@@ -146,3 +146,9 @@ export function switchesOf(record: TraceRecord, shown: Shown, head: number | nul
   ];
   return all.map((one, i) => ({ label: SAY.switches[i], ...one })).filter(({ names }) => names.length > 1);
 }
+
+/** The first and the last of so many passes, and every so many of a dozen between them. */
+export function sampled(many: number) {
+  const every = Math.ceil(many / 12);
+  return [...Array(many).keys()].filter((i) => i < 3 || i >= many - 2 || (i - 3) % every === 0);
+}

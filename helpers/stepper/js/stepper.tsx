@@ -5,7 +5,16 @@ import { fillText } from "./format.ts";
 import { readTrace } from "./trace.ts";
 import { frameOf, hasRun, runOf } from "./frame.ts";
 import { fittingRail, railLabel, WINDOW } from "./geometry.ts";
-import { FACES, shownAtFirst, shownFrom, stillsOf, switchesOf, toldShown, turnedTo } from "./look.ts";
+import {
+  FACES,
+  sampled,
+  shownAtFirst,
+  shownFrom,
+  stillsOf,
+  switchesOf,
+  toldShown,
+  turnedTo,
+} from "./look.ts";
 import { Played } from "./played.tsx";
 import { Button, Picker, Sentence, Slider, Switch } from "./parts.tsx";
 import { pointedAt } from "./links.ts";
@@ -105,9 +114,7 @@ export class StepperView extends Played {
   longestSentence() {
     const { record } = this;
     const said = [true, false].flatMap((cached) => {
-      const many = runOf(record, cached).events.length;
-      const every = Math.ceil(many / 12);
-      const some = [...Array(many).keys()].filter((i) => i < 3 || i >= many - 2 || (i - 3) % every === 0);
+      const some = sampled(runOf(record, cached).events.length);
       return some.map((event) => sentenceOf(frameOf(record, { ...this.view, event, cached })));
     });
     return said.reduce((a, b) => (plainSentence(b).length > plainSentence(a).length ? b : a));

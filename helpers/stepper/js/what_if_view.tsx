@@ -161,31 +161,34 @@ export class WhatIfView extends View {
   /** The head of token j: its buttons and fields. */
   head(kind: string, j: number) {
     const { word } = this.now[j];
-    const label = (k: number) => fillText(WHAT.controls[k], { token: isolatedText(word, 24), place: j + 1 });
     return (
       <th class="wid-token" scope="col" title={visibleText(word)}>
-        <Button class="wid-edit wid-in" aria-label={label(0)} onClick={() => this.putIn(j)}>
+        <Button class="wid-edit wid-in" aria-label={this.label(j, "in")} onClick={() => this.putIn(j)}>
           +
         </Button>
-        <Button class="wid-edit wid-out" aria-label={label(1)} onClick={() => this.takeOut(j)}>
+        <Button class="wid-edit wid-out" aria-label={this.label(j, "out")} onClick={() => this.takeOut(j)}>
           ×
         </Button>
-        {this.field(j, "word", kind, label(2), { list: this.known })}
-        {this.field(j, "number", kind, label(3), {
+        {this.field(j, "word", kind, { list: this.known })}
+        {this.field(j, "number", kind, {
           onKeyDown: (e: KeyboardEvent) => this.stepNumber(j, e),
         })}
       </th>
     );
   }
 
-  field(j: number, name: Name, kind: string, label: string, more: object) {
+  label(j: number, name: keyof typeof WHAT.controls) {
+    return fillText(WHAT.controls[name], { token: isolatedText(this.now[j].word, 24), place: j + 1 });
+  }
+
+  field(j: number, name: Name, kind: string, more: object) {
     const { typing } = this;
     const half = typing && typing.j === j && typing.name === name ? typing.text : null;
     return (
       <input
         class={`wid-${name} ${kind === "in" || kind === name ? "wid-edited" : ""}`}
         {...{ type: "text", autocomplete: "off", spellcheck: false, dir: "auto", ...QUIET, ...more }}
-        aria-label={label}
+        aria-label={this.label(j, name)}
         value={half ?? String(this.now[j][name])}
         onFocus={(e) => e.currentTarget.select()}
         onInput={(e) => this.typed(j, name, e.currentTarget.value, false)}
