@@ -226,12 +226,12 @@ def test_words_that_the_model_does_not_know(open_page: Show) -> None:
     page = open_page()
     expect(page.locator(".wid-knows")).to_contain_text("It knows 183 words")
     box = page.locator("textarea")
-    box.fill("Em writes from Oslo.")
+    box.fill("Mia. Em writes from Oslo.")
     expect(page.locator(".wid-hint")).to_contain_text(
         "The model does not know Em. Perhaps you mean", timeout=LONG
     )
     act(page, "Emil")
-    expect(box).to_have_value("Emil writes from Oslo.")
+    expect(box).to_have_value("Mia. Emil writes from Oslo.")
     box.fill("<img src=x onerror=alert(1)> writes")
     box.press("Enter")
     expect(page.locator(".wid-hint")).to_contain_text("does not know img.")
