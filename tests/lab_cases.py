@@ -12,7 +12,7 @@ from typing import Any
 
 from helpers.cost.layers import LayerType, State, Window
 from helpers.cost.models import MODELS
-from helpers.cost.step import pairs_of
+from helpers.cost.step import attention_pairs
 from helpers.trace import Pass, Run, Trace, indices_of_ranges
 
 COUNTED = ("Llama-3.1-8B", "Mistral-7B v0.1", "gpt-oss-20b", "Qwen3.5-27B", "DeepSeek-V3")
@@ -63,7 +63,9 @@ def counts_of(step: Pass, prompt: int, length: int, kind: LayerType, keeps: bool
     read = min(before, kind.window - 1) if isinstance(kind, Window) else before
     rows = (tokens, read) if keeps else (0, 0)
     again = seen - anew
-    return Counts(tokens, pairs_of(kind, before, tokens), *rows, again, pairs_of(kind, 0, again))
+    return Counts(
+        tokens, attention_pairs(kind, before, tokens), *rows, again, attention_pairs(kind, 0, again)
+    )
 
 
 def accumulated(run: Run, index: int, prompt: int, length: int, kind: LayerType) -> tuple[Counts, Counts]:

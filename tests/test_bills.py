@@ -13,7 +13,7 @@ from helpers.cost.service import Service
 from helpers.serve.pages import PageManager
 from tests.pictures import misplaced
 
-SMALL = Service(tools=43, system=20, message=7, reply=10, turns=4)
+SMALL = Service(tool_tokens=43, system_tokens=20, message_tokens=7, reply_tokens=10, turns=4)
 USUAL = "tools | system | chat question |"
 CLIENTS = {
     "nothing changes": Client(USUAL.split()),

@@ -7,22 +7,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import toy
-from helpers.cost.counts import Counts, whole_reply
+from helpers.cost.counts import ReplyCounts, reply_counts
 from helpers.recording.toy import record_toy
 
 WORDS = list(toy.NUMBERS)
 
 
 def test_counts_of_the_long_run() -> None:
-    assert whole_reply(4, 8, cached=False) == Counts(tokens_processed=60, pairs=276, entries_kept=0)
-    assert whole_reply(4, 8) == Counts(tokens_processed=11, pairs=66, entries_kept=11)
+    assert reply_counts(4, 8, cached=False) == ReplyCounts(tokens_processed=60, pairs=276, entries_kept=0)
+    assert reply_counts(4, 8) == ReplyCounts(tokens_processed=11, pairs=66, entries_kept=11)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "4", None])
 def test_invalid_lengths_are_rejected(wrong: object) -> None:
     for lengths in ((wrong, 8), (4, wrong)):
         with pytest.raises(ValueError, match="expected a whole number, 1 or more"):
-            whole_reply(*lengths)
+            reply_counts(*lengths)
 
 
 @settings(max_examples=40)
@@ -32,5 +32,5 @@ def test_closed_form_matches_recorded_counts(prompt: int, reply: int, n_layers: 
     trace = record_toy(words, max_new_tokens=reply, ban_eos=True, training=False, n_layers=n_layers)
     for run, cached in zip(trace.runs, (True, False), strict=True):
         tokens_processed, pairs = (sum(run.counts_per_step(name)) for name in ("positions", "pairs"))
-        recorded = Counts(tokens_processed, pairs, run.passes[-1].parts[0].kept[1])
-        assert whole_reply(prompt, reply, cached) == recorded
+        recorded = ReplyCounts(tokens_processed, pairs, run.passes[-1].parts[0].kept[1])
+        assert reply_counts(prompt, reply, cached) == recorded

@@ -16,12 +16,12 @@ from helpers.cost.layers import (
     State,
     Window,
     cache_nbytes,
-    layers_of,
+    layer_types_of,
     nbytes_of,
     users_that_fit,
 )
 from helpers.cost.models import CARDS, MODELS
-from helpers.cost.roofline import ridge
+from helpers.cost.roofline import ridge_point
 from helpers.model.cache import GrowingCache, StaticCache, WindowCache
 from tests.doubles import UnevenConfig
 from tests.tiny import SIZES, tiny, tokens
@@ -37,7 +37,7 @@ def test_full_layers_match_a_real_cache(n_kv_heads: int, T: int) -> None:
     growing, static = GrowingCache(model.config), StaticCache(model.config, max_len=20)
     for cache in (growing, static):
         model(tokens(1, T), cache)
-    layers = layers_of(model.config)
+    layers = layer_types_of(model.config)
     assert growing.nbytes == cache_nbytes(layers, T, 4)
     assert static.nbytes == cache_nbytes(layers, 20, 4)
     narrow = StaticCache(model.config, max_len=20, dtype=torch.bfloat16)
@@ -61,8 +61,8 @@ def test_keys_and_values_of_different_widths() -> None:
     for layer in range(3):
         cache.append(layer, torch.zeros(1, 3, 7, 8), torch.zeros(1, 3, 7, 5))
     cache.advance(7)
-    assert layers_of(config) == [Full(3, 8, 5)] * 3
-    assert cache.nbytes == cache_nbytes(layers_of(config), 7, 4)
+    assert layer_types_of(config) == [Full(3, 8, 5)] * 3
+    assert cache.nbytes == cache_nbytes(layer_types_of(config), 7, 4)
 
 
 def test_a_state_has_a_fixed_size() -> None:
@@ -101,7 +101,7 @@ def test_users_that_fit_in_memory() -> None:
 
 
 def test_ridges_of_cards_match_their_data_sheets() -> None:
-    ridges = {name: round(ridge(card)) for name, card in CARDS.items()}
+    ridges = {name: round(ridge_point(card)) for name, card in CARDS.items()}
     published = {"A100": 153, "H100": 295, "H200": 206, "B200": 281, "MI300X": 247}
     assert {name: ridges[name] for name in published} == published
     assert all(name == card.name and card.memory_nbytes % GIB == 0 for name, card in CARDS.items())

@@ -7,7 +7,7 @@ import re
 import nbformat
 import pytest
 
-from helpers.cost.dated import DATED, Dated
+from helpers.cost.dated import DATED, DatedFact
 from tests.machine import NOTEBOOKS, ROOT
 
 ENTRIES = [(f"{group}: {name}", entry) for group, those in DATED.items() for name, entry in those.items()]
@@ -20,9 +20,9 @@ def prose(name: str) -> str:
 
 
 @pytest.mark.parametrize(("name", "entry"), ENTRIES, ids=[name for name, _ in ENTRIES])
-def test_entries_have_sources_days_and_matching_notebooks(name: str, entry: Dated) -> None:
+def test_entries_have_sources_days_and_matching_notebooks(name: str, entry: DatedFact) -> None:
     assert entry.source
-    assert re.fullmatch(r"([1-9]\d? )?[A-Z][a-z]+ 20\d\d", entry.day)
+    assert re.fullmatch(r"([1-9]\d? )?[A-Z][a-z]+ 20\d\d", entry.checked_date)
     values = entry.value if isinstance(entry.value, list) else [str(entry.value)]
     assert [(page, value) for page in entry.pages for value in values if value not in prose(page)] == []
 
@@ -45,4 +45,4 @@ def test_notebook_17_states_the_prices_of_its_bills() -> None:
     text, entry = prose("17_pages"), DATED["prices"]["Claude Opus 5.5"]
     prices = {name: f"{price:.2f}" for name, price in entry.value.items() if name != "output"}
     assert [name for name, price in prices.items() if not re.search(rf"(?<![\d.]){price}(?!\d)", text)] == []
-    assert entry.day in text
+    assert entry.checked_date in text

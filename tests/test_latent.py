@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.cost.layers import Latent, cache_nbytes, layers_of
+from helpers.cost.layers import Latent, cache_nbytes, layer_types_of
 from helpers.model.cache import GrowingCache
 from helpers.model.config import LatentConfig
 from helpers.model.latent import LatentTransformer
@@ -58,8 +58,8 @@ def test_latent_cache_stores_latents_only() -> None:
     a_token = 3 * (5 + 4)
     assert model.config.cache_nbytes_per_token() == a_token * 4
     assert cache.nbytes == 2 * 11 * a_token * 8
-    assert layers_of(model.config) == [Latent(5, 4)] * 3
-    assert 2 * cache_nbytes(layers_of(model.config), 11, 4) == cache.nbytes / 2
+    assert layer_types_of(model.config) == [Latent(5, 4)] * 3
+    assert 2 * cache_nbytes(layer_types_of(model.config), 11, 4) == cache.nbytes / 2
     assert model.config.n_parameters == sum(p.numel() for p in model.parameters())
 
 

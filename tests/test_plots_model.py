@@ -15,7 +15,7 @@ import pytest
 from helpers import plots
 from helpers.chapters import a1, n06, n07, n08, n09, n10, n11, n12, n14, n15, n16, n17, n18, n19, n20, n21
 from helpers.chapters.n09 import TimedReply
-from helpers.cost.layers import layers_of
+from helpers.cost.layers import layer_types_of
 from helpers.cost.service import Service
 from helpers.model import shipped
 from helpers.model.cache import GrowingCache
@@ -53,7 +53,7 @@ PRINTS = {
     for n in range(5)
 }
 HEADS: dict[str, Any] = {
-    name: layers_of(shipped.VARIANTS[name.lower()])[0] for name in ("MHA", "GQA", "MQA", "MLA")
+    name: layer_types_of(shipped.VARIANTS[name.lower()])[0] for name in ("MHA", "GQA", "MQA", "MLA")
 }
 SIXTHS = [Fraction(n, 6) for n in (3, 2, 1)]
 FORKED = np.array(

@@ -280,10 +280,10 @@ def test_pool_usage_counts_entries_preemptions_and_recomputed_tokens() -> None:
 def test_a_machine_takes_step_time_at_its_speed() -> None:
     # the weights except the embedding, and the KV entries of three tokens
     read = 2 * (8_030_261_248 - 128_256 * 4096) + 3 * TOKEN_NBYTES
-    assert MACHINE.seconds([(1, 1), (1, 2)]) == pytest.approx(2 * read / 3.35e12, rel=1e-9)
+    assert MACHINE.step_seconds([(0, 1), (1, 1)]) == pytest.approx(2 * read / 3.35e12, rel=1e-9)
     table = 128_256 * 4096  # the LM head runs for the last token of a prompt only
     operations = 2 * (4000 * (8_030_261_248 - 2 * table) + table) + 4 * 32 * 32 * 128 * 4000 * 4001 // 2
-    assert MACHINE.seconds([(4000, 4000)]) == pytest.approx(2 * operations / 989.4e12, rel=1e-9)
+    assert MACHINE.step_seconds([(0, 4000)]) == pytest.approx(2 * operations / 989.4e12, rel=1e-9)
 
 
 def test_a_fleet_serves_all_requests_in_its_steps_time() -> None:
@@ -295,21 +295,21 @@ def test_a_fleet_serves_all_requests_in_its_steps_time() -> None:
         assert all(sorted([one.arrived, *one.tokens]) == [one.arrived, *one.tokens] for one in times)
     # A prompt of 530: one step, then its KV entries are sent, then one more step.
     (alone,) = disaggregated(MACHINE, asked[-1:], 1, 1)
-    prefill, decode = MACHINE.seconds([(530, 530)]), MACHINE.seconds([(1, 530)])
+    prefill, decode = MACHINE.step_seconds([(0, 530)]), MACHINE.step_seconds([(529, 1)])
     assert alone.ttft == pytest.approx(prefill + 530 * TOKEN_NBYTES / 1e9 + decode, rel=1e-9)
     assert alone.longest_gap == pytest.approx(decode, rel=1e-3)
 
 
 def test_cached_tokens_are_read_and_not_processed() -> None:
     (one,) = colocated(MACHINE, [(0.0, ChatTurn(0, [0] * 50, 2, num_cached_tokens=1000))], 1)
-    assert one.ttft == pytest.approx(MACHINE.seconds([(50, 1050)]))
-    assert one.longest_gap == pytest.approx(MACHINE.seconds([(1, 1051)]))
+    assert one.ttft == pytest.approx(MACHINE.step_seconds([(1000, 50)]))
+    assert one.longest_gap == pytest.approx(MACHINE.step_seconds([(1050, 1)]))
 
 
 def test_machines_get_requests_in_turn_and_decode_by_arrival() -> None:
     asked = [(arrived, Request(arrived, [0] * 50, 2)) for arrived in (0.0, 0.001, 9.0, 9.001)]
     times = colocated(replace(MACHINE, slots=1), asked, 2)
-    assert [one.ttft for one in times] == pytest.approx([MACHINE.seconds([(50, 50)])] * 4)
+    assert [one.ttft for one in times] == pytest.approx([MACHINE.step_seconds([(0, 50)])] * 4)
     asked = [(n / 10, Request(n, [0] * length, 2)) for n, length in enumerate((9000, 9))]
     long, short = disaggregated(MACHINE, asked, 2, 1)
     assert short.tokens[1] < long.tokens[0]
@@ -330,7 +330,7 @@ def test_p99_waits_are_the_99th_of_100() -> None:
 
 
 def test_chat_turns_have_the_lengths_of_the_service() -> None:
-    service = Service(tools=40, system=20, turns=3, message=8, reply=6)
+    service = Service(tool_tokens=40, system_tokens=20, turns=3, message_tokens=8, reply_tokens=6)
     drawn_turns = (chat_turns(service, 500, 0, 9.0, hits) for hits in (True, False))
     warm, cold = ([cast(ChatTurn, turn) for _, turn in turns] for turns in drawn_turns)
     assert {len(turn.prompt) for turn in warm} == {*range(4, 13)}

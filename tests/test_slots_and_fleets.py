@@ -39,7 +39,7 @@ def test_the_recipe_leads_to_a_filled_box() -> None:
     step = partial(step_time, bandwidth_reached=n16.REACHED_SHARE, compute_reached=n16.REACHED_SHARE)
     for budget, fits in ((high, True), (high + 1, False)):
         chunk = budget - least
-        texts = [*[(SERVICE.context, 1)] * least, (8775 - chunk, chunk)]
+        texts = [*[(SERVICE.mean_context, 1)] * least, (8775 - chunk, chunk)]
         assert (step(SERVICE.model, SERVICE.card, texts).total <= SERVICE.itl_slo) == fits
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from helpers.chapters import n23
-from helpers.cost.layers import Full, State, cache_nbytes, layers_of
+from helpers.cost.layers import Full, State, cache_nbytes, layer_types_of
 from helpers.model import generate as generating
 from helpers.model import state as module
 from helpers.model.cache import Cache, StateCache, StaticCache
@@ -78,7 +78,7 @@ def test_cached_equals_uncached(layers: tuple[int, ...], split: list[int], batch
     assert (cache.length, cache.n_entries) == (n, n if rows else 0)
     # 6 heads of 8 × 8 numbers; rows of 3 heads of 8 and 8.
     assert cache.nbytes == batch * 8 * (len(layers) * 6 * 8 * 8 + rows * n * 3 * (8 + 8))
-    assert cache.nbytes == batch * cache_nbytes(layers_of(model.config), n, 4) * 2
+    assert cache.nbytes == batch * cache_nbytes(layer_types_of(model.config), n, 4) * 2
 
 
 def test_pass_is_split_into_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,7 @@ def test_sizes() -> None:
     assert config.n_parameters == sum(p.numel() for p in MODELS[1, 2].parameters())
     assert config.cache_nbytes_per_token() == 3 * (8 + 8) * 4
     assert tiny_state((0, 1, 2)).config.cache_nbytes_per_token() == 0
-    assert layers_of(config) == [Full(3, 8, 8), State(384), State(384)]
+    assert layer_types_of(config) == [Full(3, 8, 8), State(384), State(384)]
     shares = StateTransformer(config).get_parameter("layers.1.self_attn.decay").sigmoid().tolist()
     assert [round(share, 3) for share in (shares[0], shares[-1])] == [0.875, 0.998]
 

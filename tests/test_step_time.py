@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from helpers.chapters import n19
-from helpers.cost.experts import experts_read
+from helpers.cost.experts import expected_experts_read
 from helpers.cost.layers import Full, State, Window, cache_nbytes
 from helpers.cost.models import CARDS, MODELS
-from helpers.cost.roofline import Roof
-from helpers.cost.step import pairs_of, step_time
+from helpers.cost.roofline import Roofline
+from helpers.cost.step import attention_pairs, step_time
 from helpers.model import shipped
 from helpers.stepper.machines import SHIPPED_MODEL
 from tests.work_cases import bound_of, tokens_until_compute
@@ -64,7 +64,7 @@ def test_more_work_or_a_slower_card_takes_longer(name: str) -> None:
     assert all(one >= total() for one in more + worse)
     assert total(tokens=10_000, users=900) > total()
     assert total(overlap=True, users=400) <= total(users=400)
-    twice = Roof(2 * H100.flops_per_second, 2 * H100.bytes_per_second)
+    twice = Roofline(2 * H100.flops_per_second, 2 * H100.bytes_per_second)
     assert total(card=twice) == pytest.approx(total() / 2)
     if name != "DeepSeek-V3":
         assert total(cards=2) == pytest.approx(total() / 2)
@@ -84,13 +84,15 @@ def test_cards_split_kv_heads_but_copy_latents(name: str, kv_heads: int) -> None
 
 def test_shipped_model_windows_states_and_latents() -> None:
     config = shipped.CONFIG
-    no_compute = Roof(1e30, 1.0)
+    no_compute = Roofline(1e30, 1.0)
     assert step_time(config, no_compute, 9, weight_bits=32).weights == 4 * config.n_parameters
     for layer, new, before in ((Window(1, 1, 1, 4), 5, 9), (Window(1, 1, 1, 4), 6, 0), (Full(1, 1, 1), 3, 2)):
         limit = getattr(layer, "window", 99)
-        assert pairs_of(layer, before, new) == sum(min(limit, before + n) for n in range(1, new + 1))
-    assert pairs_of(State(5), 7, 3) == 3
-    latent, state = (step_time(MODELS[name], Roof(1.0, 1e30), 9) for name in ("DeepSeek-V3", "Qwen3.5-27B"))
+        assert attention_pairs(layer, before, new) == sum(min(limit, before + n) for n in range(1, new + 1))
+    assert attention_pairs(State(5), 7, 3) == 3
+    latent, state = (
+        step_time(MODELS[name], Roofline(1.0, 1e30), 9) for name in ("DeepSeek-V3", "Qwen3.5-27B")
+    )
     assert latent.attention == 61 * 10 * 128 * 2 * (512 + 64 + 512)
     assert state.attention == 16 * 10 * 24 * 4 * 256 + 48 * 4 * 48 * 128 * 128
 
@@ -98,7 +100,8 @@ def test_shipped_model_windows_states_and_latents() -> None:
 def test_an_expert_is_read_once_per_pass() -> None:
     expert = 24 * 3 * (2880 * 2880 + 2880)  # three matrices and their biases in each layer
     one, two, many = (
-        step_time(MODELS["gpt-oss-20b"], Roof(1e30, 1.0), 0, new_tokens=n).weights / 2 for n in (1, 2, 10_000)
+        step_time(MODELS["gpt-oss-20b"], Roofline(1e30, 1.0), 0, new_tokens=n).weights / 2
+        for n in (1, 2, 10_000)
     )
     assert two - one == pytest.approx(4 * (28 / 32) * expert)  # 28 of 32 are not yet read
     assert many - one == pytest.approx(28 * expert)
@@ -108,10 +111,10 @@ def test_experts_read_is_the_mean_over_all_choices() -> None:
     pairs = list(itertools.combinations(range(4), 2))
     for T in (0, 1, 2, 3):
         read = [len({n for pair in chosen for n in pair}) for chosen in itertools.product(pairs, repeat=T)]
-        assert experts_read(4, 2, T) == pytest.approx(sum(read) / len(read))
-    assert experts_read(3, 3, 1) == 3
+        assert expected_experts_read(4, 2, T) == pytest.approx(sum(read) / len(read))
+    assert expected_experts_read(3, 3, 1) == 3
     with pytest.raises(ValueError, match="n_chosen is 3; expected at most n_experts, 2"):
-        experts_read(2, 3, 1)
+        expected_experts_read(2, 3, 1)
 
 
 @pytest.mark.parametrize(

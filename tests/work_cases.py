@@ -11,7 +11,7 @@ from typing import Any
 
 from helpers.cost.layers import cache_nbytes, nbytes_of, users_that_fit
 from helpers.cost.models import CARDS, MODELS, PublishedModel
-from helpers.cost.roofline import Limits
+from helpers.cost.roofline import Hardware
 from helpers.cost.step import StepSeconds, step_time
 from helpers.stepper.machines import SHIPPED_MODEL, TWO_CORES, models_and_cards
 
@@ -52,7 +52,7 @@ def bound_of(step: StepSeconds) -> str:
     return "memory-bound" if memory > compute else "compute-bound"
 
 
-def tokens_until_compute(model: PublishedModel, machine: Limits, users: int = 1) -> int | None:
+def tokens_until_compute(model: PublishedModel, machine: Hardware, users: int = 1) -> int | None:
     """The shortest prompt whose prefill is compute-bound; None if it is longer than 2^19."""
     lengths = range(1, 2**19 + 1)
     first = bisect_left(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from html import escape
 
 from helpers import toy
-from helpers.cost.counts import whole_reply
+from helpers.cost.counts import reply_counts
 
 REPLY, NEW = 8, "nice"  # tokens of the long run's reply; its first token
 RULES = {
@@ -130,7 +130,7 @@ def worksheet_page(solved: bool = False) -> str:
     """Return the worksheet as a page, blank or with the answers."""
     P, blanks = len(toy.PROMPT), ""
     for name, cached in (("without a cache", False), ("with the cache", True)):
-        work = whole_reply(prompt=P, reply=REPLY, cached=cached)
+        work = reply_counts(prompt_tokens=P, reply_tokens=REPLY, cached=cached)
         counts = {
             "tokens processed": work.tokens_processed,
             "pairs scored": work.pairs,

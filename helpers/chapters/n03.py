@@ -12,7 +12,7 @@ from helpers import toy
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.check.result import NotRightError, describe_with_type
-from helpers.cost.counts import whole_reply
+from helpers.cost.counts import reply_counts
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import SMALL, printable, shorten, text_width
 from helpers.sampling import Sampling, greedy
@@ -138,7 +138,9 @@ generate = Exercise(
 
 def check_tokens_processed_guess(guess: Any) -> Guess:
     """Compare a guess with the tokens processed, without a cache, for 8 new words after a prompt of 4."""
-    return Guess(guess, whole_reply(prompt=len(toy.PROMPT), reply=8, cached=False).tokens_processed)
+    return Guess(
+        guess, reply_counts(prompt_tokens=len(toy.PROMPT), reply_tokens=8, cached=False).tokens_processed
+    )
 
 
 def words_at_random_number(

@@ -11,7 +11,7 @@ from helpers.check.guess import Guess, check_ratio_guess
 from helpers.cost import roofline
 from helpers.cost.config import model_of
 from helpers.cost.models import CARDS, MODELS, PublishedModel
-from helpers.cost.roofline import Roof
+from helpers.cost.roofline import Roofline
 from helpers.cost.step import step_time
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import SMALL, text_width
@@ -26,7 +26,7 @@ class PublishedRun(NamedTuple):
     tokens_per_second: float
 
 
-LAPTOP = Roof(flops_per_second=400e9, bytes_per_second=50e9)  # ridge 8
+LAPTOP = Roofline(flops_per_second=400e9, bytes_per_second=50e9)  # ridge 8
 LLAMA_2_70B = model_of(
     {
         **{"model_type": "llama", "_name_or_path": "Llama-2-70B", "num_hidden_layers": 80},
@@ -71,12 +71,12 @@ def tokens_at_ridge(
     """Return how many tokens a pass needs to reach the ridge point of a machine.
 
     Args:
-        card: the card or `Roof`.
+        card: the card or `Roofline`.
         nbytes_per_number: the bytes of one number of the matrix.
         operations_per_number: the operations for each number and token.
         round_tokens: the function that rounds the result.
     """
-    return round_tokens(roofline.ridge(card) * nbytes_per_number / operations_per_number)
+    return round_tokens(roofline.ridge_point(card) * nbytes_per_number / operations_per_number)
 
 
 batch_at_ridge = Exercise(
@@ -87,7 +87,7 @@ batch_at_ridge = Exercise(
         Case((CARDS["A100"], 2), "batch_at_ridge of an A100 at 2 bytes"),
         Case((CARDS["H100"], 1), "batch_at_ridge of an H100 at 1 bytes"),
         Case((LAPTOP, 4), "batch_at_ridge of a laptop at 4 bytes"),
-        Case((Roof(40e9, 50e9), 4), "batch_at_ridge of a machine that computes little at 4 bytes"),
+        Case((Roofline(40e9, 50e9), 4), "batch_at_ridge of a machine that computes little at 4 bytes"),
     ],
     right_answer=tokens_at_ridge,
     wrong_answers=[

@@ -21,8 +21,8 @@ import torch
 
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
-from helpers.cost.roofline import Roof
-from helpers.cost.step import StepSeconds, step_time, work_of
+from helpers.cost.roofline import Roofline
+from helpers.cost.step import StepSeconds, step_time, step_work
 from helpers.drawing.tables import Table
 from helpers.model.config import ModelConfig
 from helpers.model.fast import FastTransformer, NarrowLinear, quantize_weight, speed_up
@@ -116,7 +116,7 @@ class StepTimeLadder:
 
         The arithmetic of attention counts as 0, because its rate is not measured.
         """
-        card = Roof(
+        card = Roofline(
             2 * self.weights_per_second(variant), self.bandwidths[variant]
         )  # one product: two operations
         launch = self.n_operators[variant] * self.launch_seconds
@@ -272,7 +272,7 @@ def _step(model: Transformer | FastTransformer, way: str, cores: int) -> Task:
 
 
 def _bandwidth(config: ModelConfig, shared: bool, bits: int, cores: int) -> float:
-    rows, weights, *_ = work_of(config, [(N_CACHED_TOKENS, 1)], users=1, logits=1)
+    rows, weights, *_ = step_work(config, [(N_CACHED_TOKENS, 1)], users=1, logits=1)
     with machine.torch_threads(cores if shared else 1):
         return machine.measure_bandwidth(int(4 * rows + bits / 8 * weights))
 

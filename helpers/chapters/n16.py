@@ -137,7 +137,7 @@ def slot_and_budget_limits(service: Service) -> list[Limit]:
 
     def seconds(budget: int) -> float:
         chunk = budget - slots  # the last chunk of a prompt
-        texts = [*[(service.context, 1)] * slots, (max(0, prompt - chunk), chunk)]
+        texts = [*[(service.mean_context, 1)] * slots, (max(0, prompt - chunk), chunk)]
         return step(service.model, service.card, texts).total
 
     most = bisect(range(slots + 1, 2**16), slo, key=seconds) + slots
@@ -262,7 +262,9 @@ class SlotBudgetExplorer(Explorer):
         """
         chats = arrivals / self.service.turns
         card = self.service.card.name
-        return replace(self.service, card=card, message=message, reply=reply, chats_per_second=chats)
+        return replace(
+            self.service, card=card, message_tokens=message, reply_tokens=reply, chats_per_second=chats
+        )
 
     def picture(self, **settings: Any) -> Any:
         service, hits = self.service_with(**settings), settings["hits"]

@@ -88,7 +88,7 @@ class Client:
             "clock": [(("clock", chat, turn), CLOCK_TOKENS)],
             "summary": [(("summary", chat, turn), SUMMARY_TOKENS)],
             "chat": earlier,
-            "question": [(("question", chat, turn), service.message)],
+            "question": [(("question", chat, turn), service.message_tokens)],
         }
         text, marks = PromptPieces(), list[int]()
         for part in self.parts:
@@ -101,8 +101,8 @@ class Client:
 
 def reply_pieces(service: Service, chat: int, turn: int) -> PromptPieces:
     """Return a reply as two pieces: the thoughts, with two fifths of its tokens, and the visible reply."""
-    thoughts = 2 * service.reply // 5
-    return [(("thoughts", chat, turn), thoughts), (("reply", chat, turn), service.reply - thoughts)]
+    thoughts = 2 * service.reply_tokens // 5
+    return [(("thoughts", chat, turn), thoughts), (("reply", chat, turn), service.reply_tokens - thoughts)]
 
 
 class BilledTurn(NamedTuple):
@@ -141,8 +141,8 @@ def bill_chat(
     prompt. A provider reads the longest prefix that ended at a breakpoint of an earlier request; the rest up
     to the last breakpoint is written; and tokens after that are plain input. No other requests evict entries.
 
-    The provider keeps an entry for KEPT seconds after its last use. If `service.pause` is longer, a chat's
-    own entries expire between turns, but those that other chats also use remain.
+    The provider keeps an entry for KEPT seconds after its last use. If `service.pause_seconds` is longer,
+    the entries of a single chat expire between turns, and those that other chats also use remain.
 
     Args:
         client: how the prompts are composed.

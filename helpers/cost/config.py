@@ -14,17 +14,24 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from math import floor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from helpers.cost.layers import Full, Latent, LayerType, State, Window
-from helpers.cost.models import MODELS, PublishedModel
+from helpers.cost.models import MODELS, Experts, PublishedModel
 from helpers.validate import is_number, is_whole
 
-KNOWN: dict[str, Any] = json.loads(Path(__file__).with_name("families.json").read_text(encoding="utf-8"))
-PARTS = {"full": "grouped", "window": "grouped", "latent": "latent", "state": "linear"}  # by type of layer
-FAMILIES = {name: family for names, family in KNOWN["families"].items() for name in names.split()}
-DEFAULTS = {name: sizes for names, sizes in KNOWN["defaults"].items() for name in names.split()}
-READ = {*KNOWN["usual"]}.union(*KNOWN["keys"].values())  # keys that hold a size
+FAMILIES_JSON: dict[str, Any] = json.loads(
+    Path(__file__).with_name("families.json").read_text(encoding="utf-8")
+)
+FORMULA_NAMES = {
+    "full": "grouped",
+    "window": "grouped",
+    "latent": "latent",
+    "state": "linear",
+}  # by type of layer
+FAMILIES = {name: family for names, family in FAMILIES_JSON["families"].items() for name in names.split()}
+DEFAULTS = {name: sizes for names, sizes in FAMILIES_JSON["defaults"].items() for name in names.split()}
+SIZE_KEYS = {*FAMILIES_JSON["usual"]}.union(*FAMILIES_JSON["keys"].values())  # keys that hold a size
 MAX_SIZE, MAX_LAYERS = 10**8, 10**4
 IS_TEXT = re.compile(r"[{\n]|.{1000}")  # the text of a config, not a path
 
@@ -51,14 +58,16 @@ def model_of(config: PublishedModel | dict[str, Any] | str | Path) -> PublishedM
     if isinstance(config, str) and config in MODELS and not Path(config).exists():
         return MODELS[config]
     outer = read_config(config)
-    sizes = Sizes(outer)
+    sizes = ConfigSizes(outer)
     n, types = sizes.number, sizes.layer_types()
-    for key in sizes.unread("entries"):
-        raise refusal("unread", key=key, got=as_json(sizes.config[key]))
-    variants = [(kind, i if i in sizes.changes else None) for i, kind in enumerate(types[: sizes.n_own()])]
+    for key in sizes.unknown_keys("entries"):
+        raise config_error("unread", key=key, got=as_json(sizes.config[key]))
+    variants = [
+        (kind, i if i in sizes.changes else None) for i, kind in enumerate(types[: sizes.n_caching_layers()])
+    ]
     layers: dict[tuple[str, int | None], LayerType] = {}  # equal layers share one object
     for kind, i in dict.fromkeys(variants):
-        layers[kind, i] = sizes.of_layer(i).layer(kind)
+        layers[kind, i] = sizes.of_layer(i).make_layer(kind)
     names = {"n_layers": "L", "n_heads": "H", "n_kv_heads": "Hkv", "head_dim": "Dn" if n("R") else "D"}
     fields: dict[str, Any] = {field: n(name) for field, name in names.items()}
     reason = ""
@@ -66,11 +75,15 @@ def model_of(config: PublishedModel | dict[str, Any] | str | Path) -> PublishedM
         fields |= sizes.parameter_fields(types)
     except UnknownSizeError as error:
         reason = str(error)
-        fields |= sizes.model_sizes(sizes.number_or_zero) | {"tied": False, "parameters": None}
+        fields |= sizes.width_fields(sizes.number_or_zero) | {"tied": False, "parameters": None}
     path, family = (x if isinstance(x, str) else "" for x in (outer.get("_name_or_path"), sizes.type))
     total = fields["parameters"]
     size = (
-        "" if total is None else f" {billions(total)}B" if total >= 1e9 else f" {floor(total / 1e6 + 0.5)}M"
+        ""
+        if total is None
+        else f" {format_billions(total)}B"
+        if total >= 1e9
+        else f" {floor(total / 1e6 + 0.5)}M"
     )
     return PublishedModel(
         name=path or f"{family or 'a model'}{size}",
@@ -95,32 +108,36 @@ def read_config(config: Any) -> dict[str, Any]:
         except (ValueError, RecursionError) as error:
             raise ValueError(f"the config is not valid JSON: {error}; expected all of config.json") from error
     if not isinstance(config, dict):
-        raise refusal("object", got=as_json(config))
+        raise config_error("object", got=as_json(config))
     return config
 
 
-class Sizes:
+class ConfigSizes:
     """The sizes in a config, by their names in families.json. Reading an invalid size raises ValueError."""
 
     def __init__(self, outer: dict[str, Any]) -> None:
-        self.config, self.left_out = text_model(outer)
+        self.config, self.left_out = text_config(outer)
         self.type = self.config.get("model_type")
         self.known = isinstance(self.type, str) and self.type in FAMILIES
         self.family = FAMILIES[self.type] if self.known else {}
-        self.usual = KNOWN["usual"] | self.family
+        self.usual = FAMILIES_JSON["usual"] | self.family
         self.defaults = DEFAULTS.get(self.type, {}) if self.known else {}
         self.has_windows = not self.known or "sliding_window" in self.family
         for key, value in self.config.items():
-            if looks_like_size(value) and re.search(KNOWN["refused"], key):
-                raise refusal("refused", key=key, got=as_json(value))
+            if looks_like_size(value) and re.search(FAMILIES_JSON["refused"], key):
+                raise config_error("refused", key=key, got=as_json(value))
 
         per_layer = self.config.get("per_layer_config") or {}
         for i, changes in per_layer.items() if isinstance(per_layer, dict) else [("", per_layer)]:
-            if not re.fullmatch("[0-9]{1,5}", i) or not isinstance(changes, dict) or not {*changes} <= READ:
-                raise refusal("unread", key="per_layer_config", got=as_json(per_layer))
+            if (
+                not re.fullmatch("[0-9]{1,5}", i)
+                or not isinstance(changes, dict)
+                or not {*changes} <= SIZE_KEYS
+            ):
+                raise config_error("unread", key="per_layer_config", got=as_json(per_layer))
         self.changes = {int(i): changes for i, changes in per_layer.items()}
 
-    def of_layer(self, layer: int | None) -> Sizes:
+    def of_layer(self, layer: int | None) -> ConfigSizes:
         """Return the sizes of a layer that per_layer_config changes.
 
         Args:
@@ -138,33 +155,35 @@ class Sizes:
                 which is 1 if x is 0, and otherwise 0.
             minimum: smallest valid value.
         """
-        if formula := KNOWN["formulas"].get(name) or (name in KNOWN["keys"] and self.family.get(name)):
-            return self.sum(formula)
+        if formula := FAMILIES_JSON["formulas"].get(name) or (
+            name in FAMILIES_JSON["keys"] and self.family.get(name)
+        ):
+            return self.evaluate(formula)
         if name.isdigit():
             return int(name)
         if name[0] == "!":
             return int(not self.number(name[1:]))
-        keys = KNOWN["keys"].get(name, [name])
+        keys = FAMILIES_JSON["keys"].get(name, [name])
         present = [key for key in keys if key in self.config] or keys
         key = next((key for key in present if self.config.get(key) is not None), present[0])
-        value, usual = self.config.get(key), KNOWN["usual"].get(keys[0])
+        value, usual = self.config.get(key), FAMILIES_JSON["usual"].get(keys[0])
         if value == -1 and name == "last_sparse":  # the last layer
             value = None
         if value is None:  # the family decides what a missing key means; null means the usual value
             value = usual if key in self.config else None
             value = self.defaults.get(name, self.usual.get(keys[0])) if value is None else value
-            value = self.sum(value) if isinstance(value, str) else value
+            value = self.evaluate(value) if isinstance(value, str) else value
             if value is None:
-                raise UnknownSizeError(text_of("refusals", "missing", key=key, type=as_json(self.type)))
+                raise UnknownSizeError(format_text("refusals", "missing", key=key, type=as_json(self.type)))
         if name == "every" and isinstance(value, str) and re.fullmatch("L*G", value):
             value = len(value)  # "LLLG": three layers with a window, then one without
         if isinstance(usual, bool):
             if not isinstance(value, bool):
-                raise refusal("flag", key=key, got=as_json(value))
+                raise config_error("flag", key=key, got=as_json(value))
             return int(value)
         minimum, maximum = max(minimum, int(usual != 0)), MAX_LAYERS if name == "L" else MAX_SIZE
         if not is_number(value) or value % 1 or not minimum <= value <= maximum:
-            raise refusal("size", key=key, got=as_json(value), least=minimum, most=maximum)
+            raise config_error("size", key=key, got=as_json(value), least=minimum, most=maximum)
         return int(value)
 
     def number_or_zero(self, name: str) -> int:
@@ -174,7 +193,7 @@ class Sizes:
         except ValueError:
             return 0
 
-    def sum(self, formula: str) -> int:
+    def evaluate(self, formula: str) -> int:
         """Return the value of a sum of products, such as "2 C F + C"; "/H" divides by H and rounds down.
 
         Once a product is 0, its remaining factors are not read, so they need not be known.
@@ -191,7 +210,7 @@ class Sizes:
         return total
 
     def layer_types(self) -> list[str]:
-        """Return the type of each layer, as a key of PARTS."""
+        """Return the type of each layer, as a key of FORMULA_NAMES."""
         n, types = self.number, self.config.get("layer_types")
         L, full = n("L"), "latent" if n("R") else "full"
         if types is None:
@@ -199,20 +218,20 @@ class Sizes:
             other = "state" if "linear_num_value_heads" in self.config else "window" if windows else full
             every, first = n("every"), n("max_window_layers")
             return [full if i < first or (every and (i + 1) % every == 0) else other for i in range(L)]
-        known = KNOWN["layer_types"] if full == "full" else {"full_attention": full}
+        known = FAMILIES_JSON["layer_types"] if full == "full" else {"full_attention": full}
         valid = isinstance(types, list) and len(types) == L
         if not valid or not all(isinstance(name, str) and name in known for name in types):
-            raise refusal("layer_types", got=as_json(types), L=L, known=", ".join(known))
+            raise config_error("layer_types", got=as_json(types), L=L, known=", ".join(known))
         return [full if known[name] == "window" and not self.has_windows else known[name] for name in types]
 
-    def n_own(self) -> int:
+    def n_caching_layers(self) -> int:
         """Return how many layers cache entries of their own: the first ones. Later layers share entries."""
         shared, L = self.number("num_kv_shared_layers"), self.number("L")
         if shared >= L:
-            raise refusal("size", key="num_kv_shared_layers", got=as_json(shared), least=0, most=L - 1)
+            raise config_error("size", key="num_kv_shared_layers", got=as_json(shared), least=0, most=L - 1)
         return L - shared
 
-    def n_sparse(self) -> int:
+    def n_expert_layers(self) -> int:
         """Return how many layers have experts."""
         n, L = self.number, self.number("L")
         if not n("E"):
@@ -220,24 +239,24 @@ class Sizes:
         types, dense = (self.config.get(key) or [] for key in ("mlp_layer_types", "mlp_only_layers"))
         for key, value in (("mlp_layer_types", types), ("mlp_only_layers", dense)):
             if not isinstance(value, list):
-                raise refusal("list", key=key, got=as_json(value))
+                raise config_error("list", key=key, got=as_json(value))
         if len(types) == L:
             return types.count("sparse")
         first, last, every = n("first_sparse"), n("last_sparse"), n("sparse_every")
         return sum(first <= i <= last and (i + 1) % every == 0 and i not in dense for i in range(L))
 
-    def layer(self, kind: str) -> LayerType:
-        """Return a layer of type `kind`, a key of PARTS, with the sizes in this config."""
+    def make_layer(self, layer_type: str) -> LayerType:
+        """Return a layer with the sizes in this config; `layer_type` is a key of FORMULA_NAMES."""
         n = self.number
-        if kind == "state":
+        if layer_type == "state":
             return State(n("state"))
-        if kind == "latent":
+        if layer_type == "latent":
             return Latent(n("R"), n("Dr"))
-        if kind == "window":
+        if layer_type == "window":
             return Window(n("Hkv"), n("D"), n("Dv"), n("window", 1))
         return Full(n("full_heads"), n("full_dim"), n("full_v_dim"))
 
-    def model_sizes(self, number: Callable[[str], int], sparse: int = 0) -> dict[str, Any]:
+    def width_fields(self, number: Callable[[str], int], sparse: int = 0) -> dict[str, Any]:
         """Return the sizes that affect the number of parameters but not the KV cache, by field name.
 
         Args:
@@ -253,55 +272,67 @@ class Sizes:
         """Return the number of parameters and the related fields of `PublishedModel`.
 
         Args:
-            types: the type of each layer, as a key of PARTS.
+            types: the type of each layer, as a key of FORMULA_NAMES.
 
         Raises:
             UnknownSizeError: a size that the number of parameters depends on is not known.
         """
         if not self.family.get("parts", True):
-            raise UnknownSizeError(text_of("refusals", "parts", type=as_json(self.type)))
+            raise UnknownSizeError(format_text("refusals", "parts", type=as_json(self.type)))
         for key, value in self.config.items():
-            if key in KNOWN["activations"] and not self.known and value not in ("silu", "swish", None):
+            if (
+                key in FAMILIES_JSON["activations"]
+                and not self.known
+                and value not in ("silu", "swish", None)
+            ):
                 got = {"key": key, "got": as_json(value), "type": as_json(self.type)}
-                raise UnknownSizeError(text_of("refusals", "activation", **got))
-        shared = ["num_kv_shared_layers"] if self.n_own() < len(types) else []
-        for key in [*self.unread("part"), *shared, *(["per_layer_config"] if self.changes else [])]:
-            text = text_of("refusals", "unread parts", key=key, got=as_json(self.config[key]))
+                raise UnknownSizeError(format_text("refusals", "activation", **got))
+        shared = ["num_kv_shared_layers"] if self.n_caching_layers() < len(types) else []
+        for key in [*self.unknown_keys("part"), *shared, *(["per_layer_config"] if self.changes else [])]:
+            text = format_text("refusals", "unread parts", key=key, got=as_json(self.config[key]))
             raise UnknownSizeError(text)
-        n, sparse = self.number, self.n_sparse()
-        dense, fields = len(types) - sparse, self.model_sizes(n, sparse)
+        n, sparse = self.number, self.n_expert_layers()
+        dense, fields = len(types) - sparse, self.width_fields(n, sparse)
         total = n("ends") + len(types) * n("norms")
         total += (dense and dense * n("MLP")) + (sparse and sparse * n("MoE"))
-        total += sum(layers * n(PARTS[kind]) for kind, layers in Counter(types).items())
+        total += sum(layers * n(FORMULA_NAMES[kind]) for kind, layers in Counter(types).items())
         fields |= {"tied": bool(n("tied")), "qkv_bias": bool(n("qkv_bias")), "parameters": total}
         if sparse and (chosen := n("K")) != n("E"):
             if chosen > n("E"):
-                raise refusal("chosen", got=chosen, of=n("E"))
+                raise config_error("chosen", got=chosen, of=n("E"))
             others = sparse * (n("E") - chosen) * n("expert")
-            fields |= {"experts": (n("E"), chosen)}
+            fields |= {"experts": Experts(n("E"), chosen)}
             fields |= {"n_active": total - (not n("tied")) * n("V") * n("C") - others}
         return fields
 
-    def unread(self, what: str) -> list[str]:
-        """Return the keys that are not known and that may change the number of bytes of `what`.
+    def unknown_keys(self, category: str) -> list[str]:
+        """Return the keys that are not known and that may change the number of bytes.
 
         Args:
-            what: "entries" for KV entries, "part" for the parts of a layer or of the model, or "others" for
-                keys that do not say what they concern.
+            category: what the keys concern: "entries" for KV entries, "part" for the parts of a layer or of
+                the model, or "others" if their names do not tell.
         """
         keys, L = [], self.number("L")
         for key, value in self.config.items():
-            if key in READ or key in self.family or re.search(KNOWN["harmless"], key):
+            if key in SIZE_KEYS or key in self.family or re.search(FAMILIES_JSON["harmless"], key):
                 continue
             inner = value if isinstance(value, dict) else {}
             names = [name for name, x in {key: value, **inner}.items() if may_change_bytes(name, x)]
             kind = next(
-                (kind for kind in ("part", "entries") if any(re.search(KNOWN[kind], x) for x in names)),
+                (
+                    kind
+                    for kind in ("part", "entries")
+                    if any(re.search(FAMILIES_JSON[kind], x) for x in names)
+                ),
                 "others",
             )
             if isinstance(value, list) and len(value) == L > 1:
                 kind = "entries"
-            if names and kind == what and not (kind != "entries" and re.search(KNOWN["harmless_ends"], key)):
+            if (
+                names
+                and kind == category
+                and not (kind != "entries" and re.search(FAMILIES_JSON["harmless_ends"], key))
+            ):
                 keys.append(key)
         return keys
 
@@ -309,57 +340,66 @@ class Sizes:
         """Yield sentences that say how the sizes were counted, what was left out, and which keys are unknown.
 
         Args:
-            types: the type of each layer, as a key of PARTS.
+            types: the type of each layer, as a key of FORMULA_NAMES.
             reason: why the parameters were not counted, if `total` is None.
             total: number of parameters.
             active: number of parameters used for one token; None if all of them are used.
         """
         n, type_names = self.number, self.config.get("layer_types") or []
         if total is None:
-            yield text_of("notes", "uncounted", why=reason)
+            yield format_text("notes", "uncounted", why=reason)
         elif not self.known:
-            yield text_of("notes", "family", type=as_json(self.type), all=billions(total))
-        names = {name: KNOWN["keys"].get(name, [name]) for name in self.defaults}
+            yield format_text("notes", "family", type=as_json(self.type), all=format_billions(total))
+        names = {name: FAMILIES_JSON["keys"].get(name, [name]) for name in self.defaults}
         missing = {keys[0]: n(name) for name, keys in names.items() if not {*keys} & {*self.config}}
         if missing:
             sizes = ", ".join(f"{key} {size:,}" for key, size in missing.items())
-            yield text_of("notes", "defaults", keys=sizes)
+            yield format_text("notes", "defaults", keys=sizes)
         if self.left_out:
-            yield text_of("notes", "inner", keys=", ".join(self.left_out))
+            yield format_text("notes", "inner", keys=", ".join(self.left_out))
         if not self.has_windows and (
-            n("window") or any(KNOWN["layer_types"].get(x) == "window" for x in type_names)
+            n("window") or any(FAMILIES_JSON["layer_types"].get(x) == "window" for x in type_names)
         ):
-            yield text_of("notes", "no windows", type=as_json(self.type))
+            yield format_text("notes", "no windows", type=as_json(self.type))
         for kind in ("window", "state", "latent"):
             if kind in types:
                 window = n("window") if kind == "window" else 0
-                yield text_of("notes", kind, n=types.count(kind), L=len(types), window=window)
-        if self.n_own() < len(types):
-            yield text_of("notes", "shared", n=len(types) - self.n_own(), L=len(types))
+                yield format_text("notes", kind, n=types.count(kind), L=len(types), window=window)
+        if self.n_caching_layers() < len(types):
+            yield format_text("notes", "shared", n=len(types) - self.n_caching_layers(), L=len(types))
         if active is not None and total is not None:
-            yield text_of("notes", "experts", active=billions(active), all=billions(total))
-        for aside in dict.fromkeys(aside for key, aside in KNOWN["asides"].items() if self.config.get(key)):
-            yield text_of("notes", aside)
-        if others := self.unread("others"):
-            yield text_of("notes", "unknown", keys=", ".join(others))
+            yield format_text("notes", "experts", active=format_billions(active), all=format_billions(total))
+        for aside in dict.fromkeys(
+            aside for key, aside in FAMILIES_JSON["asides"].items() if self.config.get(key)
+        ):
+            yield format_text("notes", aside)
+        if others := self.unknown_keys("others"):
+            yield format_text("notes", "unknown", keys=", ".join(others))
 
 
-def text_model(outer: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the config of the text model, and the names of the other parts, which are left out.
+class TextConfig(NamedTuple):
+    """The config of a text model, which may be one of several parts."""
+
+    config: dict[str, Any]
+    left_out: list[str]  # keys of the configs of the other parts
+
+
+def text_config(outer: dict[str, Any]) -> TextConfig:
+    """Return the config of the text model in a config.
 
     If the text model's config is nested in `outer`, unknown keys of `outer` that concern layers or heads are
     ignored.
     """
     config, left_out = outer, list[str]()
-    elsewhere = f"{KNOWN['part']}|{KNOWN['entries']}"
-    while key := next((key for key in KNOWN["inner"] if isinstance(config.get(key), dict)), None):
+    elsewhere = f"{FAMILIES_JSON['part']}|{FAMILIES_JSON['entries']}"
+    while key := next((key for key in FAMILIES_JSON["inner"] if isinstance(config.get(key), dict)), None):
         parts = {name for name, x in config.items() if isinstance(x, dict) and name.endswith("_config")}
-        parts -= {*KNOWN["asides"]}
+        parts -= {*FAMILIES_JSON["asides"]}
         left_out += [name for name in config if name in parts and name != key]
-        tied = {name: config[name] for name in KNOWN["keys"]["tied"] if name in config}
-        whole = {name: x for name, x in config.items() if name in READ or not re.search(elsewhere, name)}
+        tied = {name: config[name] for name in FAMILIES_JSON["keys"]["tied"] if name in config}
+        whole = {name: x for name, x in config.items() if name in SIZE_KEYS or not re.search(elsewhere, name)}
         config = {name: x for name, x in whole.items() if name not in parts} | config[key] | tied
-    return config, left_out
+    return TextConfig(config, left_out)
 
 
 def looks_like_size(value: Any) -> bool:
@@ -377,7 +417,7 @@ def may_change_bytes(key: str, value: Any) -> bool:
     return looks_like_size(value) or (value == 1 and re.search("(^|[^q])kv|key_value", key) is not None)
 
 
-def billions(numbers: int) -> str:
+def format_billions(numbers: int) -> str:
     """Format a number in billions, rounded to one decimal: "3.3", "671"."""
     return f"{floor(numbers / 1e8 + 0.5) / 10:g}"
 
@@ -389,7 +429,7 @@ def as_json(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
-def text_of(group: str, name: str, **values: str | int) -> str:
+def format_text(group: str, name: str, **values: str | int) -> str:
     """Return a sentence of families.json, with `values` filled in.
 
     Args:
@@ -397,9 +437,9 @@ def text_of(group: str, name: str, **values: str | int) -> str:
         name: the name of the sentence in that group.
     """
     texts = {key: f"{value:,}" if is_whole(value) else value for key, value in values.items()}
-    return str(KNOWN[group][name]).format_map(texts)
+    return str(FAMILIES_JSON[group][name]).format_map(texts)
 
 
-def refusal(name: str, **values: str | int) -> ValueError:
+def config_error(name: str, **values: str | int) -> ValueError:
     """Return a ValueError with the text `name` of "refusals" in families.json, with `values` filled in."""
-    return ValueError(text_of("refusals", name, **values))
+    return ValueError(format_text("refusals", name, **values))

@@ -9,7 +9,7 @@ from helpers.validate import check_whole
 
 
 @dataclass(frozen=True)
-class Counts:
+class ReplyCounts:
     """The cost of a reply, summed over all of its passes.
 
     Attributes:
@@ -23,17 +23,19 @@ class Counts:
     entries_kept: int
 
 
-def whole_reply(prompt: int, reply: int, cached: bool = True) -> Counts:
-    """Return the cost of a reply of `reply` tokens: a prefill of `prompt` tokens and reply - 1 decode steps.
+def reply_counts(prompt_tokens: int, reply_tokens: int, cached: bool = True) -> ReplyCounts:
+    """Return the cost of a reply, whose passes are a prefill and `reply_tokens` - 1 decode steps.
 
     With the cache, which drops no entries, every token except the last of the reply is processed once.
-    Without it, pass k processes prompt + k tokens, for k from 0 to reply - 1. Their pairs are a sum of
-    triangular numbers, which is a difference of two tetrahedral numbers.
+    Without it, pass k processes `prompt_tokens` + k tokens, for k from 0 to `reply_tokens` - 1. The numbers
+    of their pairs are triangular numbers, and the sum of these is a difference of two tetrahedral numbers.
     """
-    check_whole("prompt", prompt)
-    check_whole("reply", reply)
-    n_processed = prompt + reply - 1  # different tokens, by the end of the reply
+    check_whole("prompt_tokens", prompt_tokens)
+    check_whole("reply_tokens", reply_tokens)
+    n_processed = prompt_tokens + reply_tokens - 1  # different tokens, by the end of the reply
     if cached:
-        return Counts(n_processed, comb(n_processed + 1, 2), n_processed)  # pairs: 1 + 2 + … + n_processed
-    tokens_processed = comb(n_processed + 1, 2) - comb(prompt, 2)
-    return Counts(tokens_processed, comb(n_processed + 2, 3) - comb(prompt + 1, 3), 0)
+        return ReplyCounts(
+            n_processed, comb(n_processed + 1, 2), n_processed
+        )  # pairs: 1 + 2 + … + n_processed
+    tokens_processed = comb(n_processed + 1, 2) - comb(prompt_tokens, 2)
+    return ReplyCounts(tokens_processed, comb(n_processed + 2, 3) - comb(prompt_tokens + 1, 3), 0)

@@ -15,7 +15,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Dated:
+class DatedFact:
     """An entry of dated.json. See the module's docstring for its fields."""
 
     value: Any
@@ -25,21 +25,22 @@ class Dated:
     pages: tuple[str, ...] = ()
 
     @property
-    def day(self) -> str:
+    def checked_date(self) -> str:
         """The date of the last check, written out: "November 2026" or "28 November 2026"."""
         year, month, *days = map(int, self.checked.split("-"))
         return " ".join([*map(str, days), f"{date(year, month, 1):%B %Y}"])
 
 
-def read() -> dict[str, dict[str, Dated]]:
+def read_dated_facts() -> dict[str, dict[str, DatedFact]]:
     """Return all entries of dated.json, as {group: {name: entry}}."""
     groups = json.loads(Path(__file__).with_name("dated.json").read_text(encoding="utf-8"))
     return {
         group: {
-            name: Dated(**{**entry, "pages": (*entry.get("pages", ()),)}) for name, entry in entries.items()
+            name: DatedFact(**{**entry, "pages": (*entry.get("pages", ()),)})
+            for name, entry in entries.items()
         }
         for group, entries in groups.items()
     }
 
 
-DATED = read()
+DATED = read_dated_facts()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from helpers.validate import check_whole
 
 
-def experts_read(n_experts: int, n_chosen: int, tokens: int) -> float:
+def expected_experts_read(n_experts: int, n_chosen: int, tokens: int) -> float:
     """Return the expected number of a layer's experts that are read in a pass over `tokens` tokens.
 
     Each token is assumed to choose `n_chosen` of the `n_experts` experts uniformly and independently. Tokens

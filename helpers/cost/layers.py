@@ -8,12 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from helpers.validate import check_whole
 
+if TYPE_CHECKING:
+    from helpers.cost.models import PublishedModel
+    from helpers.model.config import ModelConfig
+
 GIB = 2**30
-FORMATS = (4, 2, 1, 0.5)  # bytes per number: float32, 16 bits, 8 bits, 4 bits
+BYTES_PER_NUMBER = (4, 2, 1, 0.5)  # bytes per number: float32, 16 bits, 8 bits, 4 bits
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class LayerType:
         """Return how many entries the layer stores for a sequence of `tokens` tokens."""
         return tokens
 
-    def copies(self, cards: int) -> float:
+    def n_copies(self, cards: int) -> float:
         """Return how many copies of an entry are stored in total when `cards` cards share each layer."""
         return 1
 
@@ -54,7 +58,7 @@ class Full(LayerType):
     def entry_size(self) -> int:
         return self.n_kv_heads * (self.k_dim + self.v_dim)
 
-    def copies(self, cards: int) -> float:
+    def n_copies(self, cards: int) -> float:
         return max(1, cards / self.n_kv_heads)  # a card has at least one KV head
 
 
@@ -84,7 +88,7 @@ class Latent(LayerType):
     def entry_size(self) -> int:
         return self.rank + self.rope_dim
 
-    def copies(self, cards: int) -> float:
+    def n_copies(self, cards: int) -> float:
         return cards  # each card has other query heads, and all of them read the whole entry
 
 
@@ -115,7 +119,7 @@ def cache_nbytes(
     """
     check_whole("tokens", tokens, minimum=0)
     check_whole("cards", cards)
-    numbers = sum(layer.n_entries(tokens) * layer.entry_size * layer.copies(cards) for layer in layers)
+    numbers = sum(layer.n_entries(tokens) * layer.entry_size * layer.n_copies(cards) for layer in layers)
     return nbytes_of(numbers, bytes_per_number)
 
 
@@ -125,8 +129,8 @@ def nbytes_of(numbers: float, bytes_per_number: float = 2) -> int:
     Raises:
         ValueError: `bytes_per_number` is not in FORMATS.
     """
-    if bytes_per_number not in FORMATS:
-        expected = ", ".join(map(str, FORMATS))
+    if bytes_per_number not in BYTES_PER_NUMBER:
+        expected = ", ".join(map(str, BYTES_PER_NUMBER))
         raise ValueError(f"got {bytes_per_number!r} bytes per number; expected one of {expected}")
     return math.ceil(numbers * bytes_per_number)
 
@@ -136,12 +140,12 @@ def users_that_fit(memory_nbytes: float, weights_nbytes: float, user_nbytes: flo
     return max(0, math.floor((memory_nbytes - weights_nbytes) / user_nbytes))
 
 
-def layers_of(model: Any) -> Sequence[LayerType]:
+def layer_types_of(model: ModelConfig | PublishedModel) -> Sequence[LayerType]:
     """Return the layer types of a `PublishedModel` or a `ModelConfig`."""
     if hasattr(model, "layers"):
         return model.layers
     if hasattr(model, "rank"):
-        return [Latent(model.rank, model.rope_dim)] * model.n_layers
+        return [Latent(model.rank, model.rope_dim)] * model.n_layers  # type: ignore[attr-defined]
     full, state_layers = Full(model.n_kv_heads, model.k_dim, model.v_dim), getattr(model, "state_layers", ())
     state = State(model.n_heads * model.k_dim * model.v_dim)
     return [state if layer in state_layers else full for layer in range(model.n_layers)]

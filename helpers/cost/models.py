@@ -11,9 +11,17 @@ in transformers 5; MiniMax-M2.7 from the config.json of amd/MiniMax-M2.7-BF16.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from helpers.cost.dated import DATED, Dated
+from helpers.cost.dated import DATED, DatedFact
 from helpers.cost.layers import GIB, Full, Latent, LayerType, State, Window, cache_nbytes
+
+
+class Experts(NamedTuple):
+    """The experts of a layer in a mixture of experts."""
+
+    n_experts: int
+    n_chosen: int  # how many a token chooses
 
 
 @dataclass(frozen=True)
@@ -31,7 +39,7 @@ class PublishedModel:
         qkv_bias: whether the projections to Q, K and V have biases.
         layers: the type of each layer that caches entries of its own; by default all have full attention. For
             a layer with a state, what its convolution stores is not counted.
-        experts: in a mixture of experts, the number of experts in a layer, and how many a token chooses.
+        experts: in a mixture of experts, those of a layer; None in a dense model.
         notes: for a model read from a config.json, sentences on how its sizes were counted.
     """
 
@@ -50,7 +58,7 @@ class PublishedModel:
     n_active: int | None = None
     qkv_bias: bool = False
     layers: tuple[LayerType, ...] = field(default=(), hash=False)  # one per layer, so slow to hash
-    experts: tuple[int, int] | None = None
+    experts: Experts | None = None
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -98,7 +106,8 @@ _TABLE = (  # layers, query heads, KV heads, head_dim, hidden, intermediate, voc
     PublishedModel("Llama-3.1-8B", "meta-llama/Llama-3.1-8B", 32, 32, 8, 128, 4096, 14336, 128256, 131072,
                    False, 8_030_261_248),
     PublishedModel("gpt-oss-20b", "openai/gpt-oss-20b", 24, 64, 8, 64, 2880, 2880, 201088, 131072,
-                   False, 20_914_757_184, n_active=3_608_307_264, layers=_GPT_OSS * 12, experts=(32, 4)),
+                   False, 20_914_757_184, n_active=3_608_307_264, layers=_GPT_OSS * 12,
+                   experts=Experts(32, 4)),
     PublishedModel("Gemma-3-27B", "google/gemma-3-27b-pt", 62, 32, 16, 128, 5376, 21504, 262208, 131072,
                    True, 27_009_346_304, layers=(_GEMMA_3 * 11)[:62]),  # its text model
     PublishedModel("Qwen3.5-27B", "Qwen/Qwen3.5-27B", 64, 24, 4, 256, 5120, 17408, 248320, 262144,
@@ -109,13 +118,13 @@ _TABLE = (  # layers, query heads, KV heads, head_dim, hidden, intermediate, voc
                    False, 72_287_920_128, qkv_bias=True),
     PublishedModel("gpt-oss-120b", "openai/gpt-oss-120b", 36, 64, 8, 64, 2880, 2880, 201088, 131072,
                    False, 116_829_156_672, n_active=5_132_849_472, layers=_GPT_OSS * 18,
-                   experts=(128, 4)),
+                   experts=Experts(128, 4)),
     PublishedModel("MiniMax-M2.7", "MiniMaxAI/MiniMax-M2.7", 62, 48, 8, 128, 3072, 1536, 200064, 204800,
-                   False, 228_689_764_864, n_active=10_415_956_480, experts=(256, 8)),
+                   False, 228_689_764_864, n_active=10_415_956_480, experts=Experts(256, 8)),
     PublishedModel("Llama-3.1-405B", "meta-llama/Llama-3.1-405B", 126, 128, 8, 128, 16384, 53248, 128256,
                    131072, False, 405_853_388_800),
     PublishedModel("DeepSeek-V3", "deepseek-ai/DeepSeek-V3", 61, 128, 128, 128, 7168, 2048, 129280, 163840,
-                   False, 671_026_419_200, n_active=36_625_618_432, experts=(256, 8),
+                   False, 671_026_419_200, n_active=36_625_618_432, experts=Experts(256, 8),
                    layers=(Latent(512, 64),) * 61),
 )
 # fmt: on
@@ -143,11 +152,11 @@ class Card:
     checked: str = ""
 
 
-def card_of(name: str, entry: Dated) -> Card:
+def card_from_entry(name: str, entry: DatedFact) -> Card:
     """Return an entry of dated.json as a `Card`. The entry is in GB, TFLOP/s and GB/s."""
     sheet = entry.value
     memory, flops, bandwidth = sheet["memory"] * GIB, sheet["operations"] * 1e12, sheet["bandwidth"] * 1e9
     return Card(name, memory, flops, bandwidth, entry.source, entry.checked)
 
 
-CARDS = {name: card_of(name, entry) for name, entry in DATED["cards"].items()}
+CARDS = {name: card_from_entry(name, entry) for name, entry in DATED["cards"].items()}

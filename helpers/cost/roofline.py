@@ -11,16 +11,16 @@ from helpers.cost.models import Card
 
 
 @dataclass(frozen=True)
-class Roof:
+class Roofline:
     """The peak compute (operations per second) and the memory bandwidth (bytes per second) of a machine."""
 
     flops_per_second: float
     bytes_per_second: float
 
 
-Limits = Roof | Card  # of a machine, measured or published
+Hardware = Roofline | Card  # of a machine, measured or published
 
 
-def ridge(machine: Limits) -> float:
+def ridge_point(machine: Hardware) -> float:
     """Return the arithmetic intensity, in operations per byte, above which compute limits the speed."""
     return machine.flops_per_second / machine.bytes_per_second

@@ -26,11 +26,12 @@ class Service:
         weight_bits, kv_bits: bits per number of the weights and of the KV cache.
         memory_gib: GiB of the card's memory that an engine leaves for weights and KV cache; notebook 11 shows
             a log.
-        tools, system: tokens of the tool descriptions and of the system prompt, with which every chat begins.
+        tool_tokens, system_tokens: tokens of the tool descriptions and of the system prompt, with which every
+            chat begins.
         turns: number of turns in a chat.
-        message, reply: tokens that each turn adds: first the question and the results of tools, then the
-            reply.
-        pause: seconds from a reply to the next message, or to the end of the chat.
+        message_tokens, reply_tokens: tokens that each turn adds: first the question and the results of tools,
+            then the reply.
+        pause_seconds: seconds from a reply to the next message, or to the end of the chat.
         chats_per_second: chats that begin per second, on average.
         ttft_slo, itl_slo: limits, in seconds, on the time to first token and on the time between two tokens;
             99 of 100 must be within them.
@@ -44,12 +45,12 @@ class Service:
     weight_bits: int = 16
     kv_bits: int = 16
     memory_gib: float = 68.25
-    tools: int = 4000
-    system: int = 2000
+    tool_tokens: int = 4000
+    system_tokens: int = 2000
     turns: int = 10
-    message: int = 300
-    reply: int = 250
-    pause: float = 30.0
+    message_tokens: int = 300
+    reply_tokens: int = 250
+    pause_seconds: float = 30.0
     chats_per_second: float = 0.2
     ttft_slo: float = 0.3
     itl_slo: float = 0.025
@@ -59,17 +60,17 @@ class Service:
         if self.card not in CARDS:
             raise ValueError(f"card is {self.card!r}; expected one of {[*CARDS]}")
         object.__setattr__(self, "card", CARDS[self.card])
-        for name in ("tools", "system"):
+        for name in ("tool_tokens", "system_tokens"):
             check_whole(name, getattr(self, name), minimum=0)
-        for name in ("turns", "message", "reply"):
+        for name in ("turns", "message_tokens", "reply_tokens"):
             check_whole(name, getattr(self, name))
-        for name in ("memory_gib", "pause", "chats_per_second", "ttft_slo", "itl_slo"):
+        for name in ("memory_gib", "pause_seconds", "chats_per_second", "ttft_slo", "itl_slo"):
             check_between(0, float("inf"), **{name: getattr(self, name)})
 
     @property
     def shared_tokens(self) -> int:
         """Number of tokens in the prefix that all chats share."""
-        return self.tools + self.system
+        return self.tool_tokens + self.system_tokens
 
     @property
     def requests_per_second(self) -> float:
@@ -79,13 +80,13 @@ class Service:
     @property
     def demand_tokens_per_second(self) -> float:
         """Number of reply tokens that users request per second."""
-        return self.requests_per_second * self.reply
+        return self.requests_per_second * self.reply_tokens
 
     @property
-    def context(self) -> int:
+    def mean_context(self) -> int:
         """Average number of cached tokens of a chat during a decode step, including the shared prefix."""
-        earlier_turns = (self.turns - 1) / 2 * (self.message + self.reply)
-        return round(self.shared_tokens + earlier_turns + self.message + self.reply / 2)
+        earlier_turns = (self.turns - 1) / 2 * (self.message_tokens + self.reply_tokens)
+        return round(self.shared_tokens + earlier_turns + self.message_tokens + self.reply_tokens / 2)
 
     @property
     def weights_nbytes(self) -> int:
@@ -100,15 +101,15 @@ class Service:
     @property
     def idle_nbytes(self) -> float:
         """Size of the KV entries that an idle chat does not share, in bytes, averaged over its turns."""
-        lengths = [turns * (self.message + self.reply) for turns in range(1, self.turns + 1)]
+        lengths = [turns * (self.message_tokens + self.reply_tokens) for turns in range(1, self.turns + 1)]
         return sum(map(self.kv_nbytes, lengths)) / self.turns
 
     @property
     def idle_chats(self) -> float:
         """Average number of chats in a pause: pauses begun per second × length of a pause (Little's law)."""
-        return self.requests_per_second * self.pause
+        return self.requests_per_second * self.pause_seconds
 
-    def replying(self, step_seconds: float) -> float:
+    def mean_replying(self, step_seconds: float) -> float:
         """Return the average number of replies being decoded (Little's law).
 
         Args:
@@ -116,19 +117,19 @@ class Service:
         """
         return self.demand_tokens_per_second * step_seconds
 
-    def idle_chats_that_fit(self, replying: int) -> int:
-        """Return how many idle chats' KV entries fit in memory next to the weights and `replying` replies."""
-        own = self.kv_nbytes(self.context - self.shared_tokens)
-        free = self.memory_gib * GIB - self.weights_nbytes - self.shared_nbytes - replying * own
+    def idle_chats_that_fit(self, n_replying: int) -> int:
+        """Return how many idle chats fit in memory next to the weights and `n_replying` replies."""
+        own = self.kv_nbytes(self.mean_context - self.shared_tokens)
+        free = self.memory_gib * GIB - self.weights_nbytes - self.shared_nbytes - n_replying * own
         return max(0, int(free // self.idle_nbytes))
 
-    def step(self, replying: int, **options: Any) -> StepSeconds:
-        """Return the time of a decode step of `replying` replies, each of which reads the shared entries.
+    def decode_step(self, n_replying: int, **options: Any) -> StepSeconds:
+        """Return the time of a decode step of `n_replying` replies, each of which reads the shared entries.
 
         `options` are those of `step_time`.
         """
         bits = {"weight_bits": self.weight_bits, "kv_bits": self.kv_bits}
-        return step_time(self.model, self.card, self.context, replying, **bits | options)
+        return step_time(self.model, self.card, self.mean_context, n_replying, **bits | options)
 
     def kv_nbytes(self, tokens: int) -> int:
         """Return the size of the KV entries of `tokens` tokens, in bytes."""

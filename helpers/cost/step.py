@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
-from helpers.cost.experts import experts_read
-from helpers.cost.layers import Full, Latent, LayerType, State, layers_of
+from helpers.cost.experts import expected_experts_read
+from helpers.cost.layers import Full, Latent, LayerType, State, layer_types_of
 from helpers.cost.models import PublishedModel
-from helpers.cost.roofline import Limits
+from helpers.cost.roofline import Hardware
 from helpers.validate import check_whole, is_number
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ class StepSeconds:
 
 def step_time(
     model: ModelConfig | PublishedModel,
-    card: Limits,
-    tokens: int | Iterable[tuple[int, int]],
+    card: Hardware,
+    tokens: int | Iterable[CachedAndNew],
     users: int = 1,
     *,
     new_tokens: int = 1,
@@ -104,7 +104,7 @@ def step_time(
     check_between(-1e-9, math.inf, launch=launch, collective=collective)
     requests = [*tokens] if isinstance(tokens, Iterable) else [(tokens, new_tokens)]
     check_requests(requests)
-    n_kv, n_weights, attention, products = work_of(model, requests, users, logits, cards)
+    n_kv, n_weights, attention, products = step_work(model, requests, users, logits, cards)
     bandwidth = cards * bandwidth_reached * card.bytes_per_second
     compute = cards * compute_reached * card.flops_per_second
     kv_cache, weights = n_kv * kv_bits / 8 / bandwidth, n_weights * weight_bits / 8 / bandwidth
@@ -113,22 +113,24 @@ def step_time(
     return StepSeconds(*terms, overlap, users * len(requests), users * sum(new for _, new in requests))
 
 
-def work_of(
+class StepWork(NamedTuple):
+    """The work of a step, in total over all cards."""
+
+    kv_numbers: float  # how many numbers of the KV cache are moved
+    weight_numbers: float  # how many weights are read
+    attention_operations: float
+    product_operations: float  # of the products with the weights
+
+
+def step_work(
     model: ModelConfig | PublishedModel,
-    requests: Sequence[tuple[int, int]],
+    requests: Sequence[CachedAndNew],
     users: int,
     logits: int | None,
     cards: int = 1,
-) -> tuple[float, float, float, float]:
-    """Return the work of a step, as totals over all cards.
-
-    Arguments are as in `step_time`; `requests` are pairs (cached, new).
-
-    Returns:
-        How many numbers of the KV cache and of the weights are moved, and how many operations attention and
-        the products with the weights take.
-    """
-    work_of_request, attention, new = kv_and_attention(model, cards), 0, 0
+) -> StepWork:
+    """Return the work of a step; arguments as in `step_time`."""
+    work_of_request, attention, new = kv_and_attention_work(model, cards), 0, 0
     kv_numbers = 0.0
     for cached_and_new in requests:
         request_numbers, request_attention = work_of_request(*cached_and_new)
@@ -138,11 +140,12 @@ def work_of(
     through_head = new if logits is None else users * len(requests) * logits
     head, active = model.vocab_size * model.hidden_size, active_parameters(model)
     products = 2 * (new * (active - head) + through_head * head)
-    return users * kv_numbers, active + other_experts_parameters(model, new), users * attention, products
+    weights = active + extra_expert_parameters(model, new)
+    return StepWork(users * kv_numbers, weights, users * attention, products)
 
 
 @cache
-def kv_and_attention(
+def kv_and_attention_work(
     model: ModelConfig | PublishedModel, cards: int
 ) -> Callable[[int, int], tuple[float, int]]:
     """Return a function that computes the work of attention from a request's cached and new tokens.
@@ -152,18 +155,18 @@ def kv_and_attention(
     cards, and are memoized. The function raises ValueError unless both arguments are whole numbers, cached at
     least 0 and new at least 1.
     """
-    layers = Counter(layers_of(model)).items()
+    layers = Counter(layer_types_of(model)).items()
 
     @lru_cache(2**14)
     def of_request(cached: int, new: int) -> tuple[float, int]:
         check_whole("tokens", cached, minimum=0)
         check_whole("new tokens", new)
         numbers = sum(
-            n * layer.copies(cards) * layer.entry_size * (layer.n_entries(cached) + layer.n_entries(new))
+            n * layer.n_copies(cards) * layer.entry_size * (layer.n_entries(cached) + layer.n_entries(new))
             for layer, n in layers
         )
         operations = sum(
-            n * pairs_of(layer, cached, new) * operations_per_pair(layer, model.n_heads)
+            n * attention_pairs(layer, cached, new) * operations_per_pair(layer, model.n_heads)
             for layer, n in layers
         )
         return numbers, operations
@@ -185,7 +188,7 @@ def operations_per_pair(layer: LayerType, n_heads: int) -> int:
     return 2 * n_heads * (layer.k_dim + layer.v_dim)
 
 
-def pairs_of(layer: LayerType, cached: int, new: int) -> int:
+def attention_pairs(layer: LayerType, cached: int, new: int) -> int:
     """Return the number of (query, key) pairs of a pass, for one head of a layer.
 
     The queries are those of `new` tokens after `cached` cached ones. A state counts one pair per new token.
@@ -204,7 +207,7 @@ def active_parameters(model: ModelConfig | PublishedModel) -> int:
     return getattr(model, "n_active", None) or model.n_parameters - (not model.tied) * embedding
 
 
-def other_experts_parameters(model: ModelConfig | PublishedModel, tokens: int) -> float:
+def extra_expert_parameters(model: ModelConfig | PublishedModel, tokens: int) -> float:
     """Return the expected number of weights in the experts that only later tokens of a pass use.
 
     The experts that the first token uses are not counted. Each token is assumed to choose its experts at
@@ -215,10 +218,10 @@ def other_experts_parameters(model: ModelConfig | PublishedModel, tokens: int) -
     n_experts, n_chosen = model.experts
     embedding = model.vocab_size * model.hidden_size
     unused = model.n_parameters - (not model.tied) * embedding - model.n_active
-    return unused / (n_experts - n_chosen) * (experts_read(n_experts, n_chosen, tokens) - n_chosen)
+    return unused / (n_experts - n_chosen) * (expected_experts_read(n_experts, n_chosen, tokens) - n_chosen)
 
 
-def check_requests(requests: Sequence[tuple[int, int]]) -> None:
+def check_requests(requests: Sequence[CachedAndNew]) -> None:
     """Raise ValueError if there are no requests. Their numbers are checked where the work is counted."""
     if not requests:
         raise ValueError("tokens is empty; expected a pair (cached, new) for each request of the step")

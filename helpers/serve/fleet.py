@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from helpers.cost.layers import cache_nbytes
 from helpers.cost.models import Card, PublishedModel
 from helpers.cost.service import Service
-from helpers.cost.step import StepSeconds, check_between, check_counts, step_time
+from helpers.cost.step import CachedAndNew, StepSeconds, check_between, check_counts, step_time
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler
 from helpers.serve.sequence import Request, Times
@@ -70,25 +70,24 @@ class Machine:
 
     def plan_seconds(self, plan: Plan) -> float:
         """Return how long a step with this plan takes, in seconds."""
-        return self.seconds(
-            [(n, cached_tokens(one.request) + one.num_computed_tokens + n) for one, n in plan]
+        return self.step_seconds(
+            (cached_tokens(sequence.request) + sequence.num_computed_tokens, n) for sequence, n in plan
         )
 
-    def seconds(self, texts: Iterable[tuple[int, int]]) -> float:
+    def step_seconds(self, requests: Iterable[CachedAndNew]) -> float:
         """Return how long a step takes, in seconds.
 
         Args:
-            texts: for each text, the number of its tokens that run in the step, and the number of all its
-                tokens so far, including those.
+            requests: the numbers of cached tokens and of new tokens of each request in the step.
         """
-        return self.terms(texts).total
+        return self.step_terms(requests).total
 
-    def terms(self, texts: Iterable[tuple[int, int]]) -> StepSeconds:
-        """Return the terms that make up the time of a step; `texts` as in `seconds`."""
+    def step_terms(self, requests: Iterable[CachedAndNew]) -> StepSeconds:
+        """Return the terms that make up the time of a step; `requests` as in `step_seconds`."""
         return step_time(
             self.model,
             self.card,
-            [(length - new, new) for new, length in texts],
+            requests,
             overlap=self.overlap,
             bandwidth_reached=self.speed,
             compute_reached=self.speed,
@@ -137,9 +136,12 @@ def chat_turns(service: Service, n: int, seed: int, per_second: float, hits: boo
     rng = random.Random(seed)
 
     def turn(number: int) -> ChatTurn:
-        earlier = service.shared_tokens + rng.randrange(service.turns) * (service.message + service.reply)
+        earlier = service.shared_tokens + rng.randrange(service.turns) * (
+            service.message_tokens + service.reply_tokens
+        )
         message, reply = (
-            rng.randint(-(-mean // 2), mean * 3 // 2) for mean in (service.message, service.reply)
+            rng.randint(-(-mean // 2), mean * 3 // 2)
+            for mean in (service.message_tokens, service.reply_tokens)
         )
         prompt = [0] * (message if hits else earlier + message)
         return ChatTurn(number, prompt, reply, num_cached_tokens=earlier if hits else 0)
