@@ -103,7 +103,7 @@ def trace(name: str) -> EngineTrace:
 
 def write_pools(folder: Path) -> None:
     """Write what the tests in JavaScript read: traces, and what the books say of each step."""
-    for name, make in MADE.items():
-        run, books = make()
+    for name, make_request in MADE.items():
+        run, books = make_request()
         text = json.dumps({"trace": json.loads(run.to_json()), "books": books})
         (folder / f"pool_{name}.json").write_text(text, encoding="utf-8")

@@ -85,7 +85,7 @@ def test_engine_output_equals_single_request() -> None:
     """The shipped model, in bfloat16 with a tie in every fifth step; pages shared, prompts in chunks."""
     model, tokenizer = shipped.load()
     model = make_batch_invariant(model.bfloat16())
-    engine = Engine(model, 5, budget=24)
+    engine = Engine(model, 5, token_budget=24)
     texts = [
         "Ada writes from Oslo .",
         "Ada writes from Oslo . Today weather",

@@ -69,7 +69,7 @@ def test_a_trace_has_the_engines_own_counts() -> None:
                 if n == 7 and seed % 2 and (running := engine.scheduler.running):
                     engine.cancel(running[0].request.id)
                     happened.add("cancelled")
-                if engine.busy:
+                if engine.has_unfinished_requests:
                     happened |= check_step(engine, recorder)
         check_run(engine, recorder.trace)
     assert happened == {"preempted", "found", "findable", "shared", "chunk", "cancelled"}

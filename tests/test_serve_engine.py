@@ -145,7 +145,7 @@ def test_nan_logits_stop_only_their_own_request() -> None:
 
 def test_the_engine_keeps_to_its_budget_and_slots() -> None:
     """Three equal requests, two slots, five tokens per step; no page is shared, and no reply ends early."""
-    engine, passes = engine_of(budget=5, prefix_caching=False, eos_ids=()), []
+    engine, passes = engine_of(token_budget=5, prefix_caching=False, eos_ids=()), []
     begun = time.perf_counter()
     hook = MODEL.register_forward_pre_hook(lambda _, given: passes.append(tuple(given[0].shape)))
     for id in "abc":
@@ -159,7 +159,7 @@ def test_the_engine_keeps_to_its_budget_and_slots() -> None:
         *[(2, 1), (1, 1), (1, 4), (1, 2), (1, 1), (1, 1)],  # requests with one token to run share a pass
     ]
     for times in (sequence.times for sequence in engine.sequences.values()):
-        assert begun < times.arrived < times.tokens[0] < times.tokens[1] < time.perf_counter()
+        assert begun < times.arrived < times.token_times[0] < times.token_times[1] < time.perf_counter()
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -236,7 +236,7 @@ def test_every_reply_equals_generate(
         alone = list(generate(MODEL, prompt, max_new_tokens, eos_ids=ends, sampling=chance))
         output = engine.sequences[id].reply
         assert output == (alone[: len(output)] if id in cancelled else alone)
-        assert len(engine.sequences[id].times.tokens) == len(output)
+        assert len(engine.sequences[id].times.token_times) == len(output)
     assert engine.scheduler.pages.ref_counts == [0] * n_pages
 
 

@@ -22,16 +22,23 @@ from helpers.cost.layers import cache_nbytes
 from helpers.cost.models import CARDS, MODELS
 from helpers.cost.service import Service
 from helpers.serve import pages
-from helpers.serve.fleet import ChatTurn, Machine, chat_turns, colocated, disaggregated, p99_waits
+from helpers.serve.fleet import ChatTurn, Machine, chat_arrivals, colocated, disaggregated, p99_waits
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler, StaticBatching
 from helpers.serve.sequence import Request, Sequence
-from helpers.serve.simulation import Times, poisson_arrivals, pool_usage, simulate, slots_by_step
+from helpers.serve.simulation import RequestTimes, poisson_arrivals, pool_usage, simulate, slots_by_step
 from tests.planted import Bug, Planted
 
 planted = Planted()
 END, WORDS = 0, 5
-MACHINE = Machine(MODELS["Llama-3.1-8B"], CARDS["H100"], speed=0.5, link=1e9, slots=4, budget=100)
+MACHINE = Machine(
+    MODELS["Llama-3.1-8B"],
+    CARDS["H100"],
+    fraction_of_peak=0.5,
+    link_bytes_per_second=1e9,
+    slots=4,
+    token_budget=100,
+)
 TOKEN_NBYTES = 131_072  # the KV entries of one token, in all layers
 ASKED = [(0.0, Request(0, [0] * 3, 2))]
 
@@ -81,7 +88,7 @@ def check_state(scheduler: Scheduler, plan: Plan) -> None:
     tables = [page for sequence in sequences for page in sequence.page_table]
     assert [tables.count(page) for page in range(pages.n_pages)] == pages.ref_counts
     assert {*pages.free} == {page for page, n in enumerate(pages.ref_counts) if n == 0}
-    assert {page: key for key, equal in pages.cached.items() for page in equal} == {
+    assert {page: key for key, equal in pages.cached_pages.items() for page in equal} == {
         page: key for page, (key, _) in pages.contents.items()
     }
     ids: list[Any] = [sequence.request.id for sequence in sequences]
@@ -89,7 +96,7 @@ def check_state(scheduler: Scheduler, plan: Plan) -> None:
     slots = [sequence.slot for sequence in scheduler.running]
     assert len({*slots}) == len(slots) <= scheduler.slots
     assert not any(sequence.page_table for sequence in scheduler.waiting)
-    assert sum(n for _, n in plan) <= scheduler.budget
+    assert sum(n for _, n in plan) <= scheduler.token_budget
     assert bool(plan) == bool(sequences)
     shared: dict[tuple[int, int], list[int]] = {}
     for sequence in scheduler.running:
@@ -212,7 +219,7 @@ def test_pages_are_found_only_after_the_same_prefix() -> None:
     assert pages.match_prefix([1, 2, 7, 7, 8, 8, 0]) == first  # which are found again
     pages.release(first)
     assert [pages.allocate() for _ in range(2)] == [0, 1]
-    assert (pages.cached, pages.contents) == ({}, {})
+    assert (pages.cached_pages, pages.contents) == ({}, {})
 
 
 def test_invalid_arguments_raise_and_change_nothing() -> None:
@@ -228,15 +235,18 @@ def test_invalid_arguments_raise_and_change_nothing() -> None:
         ),
         (lambda: small.add(Request("b", [1] * 11, 11)), "21 tokens, which need 5 pages of 5; the pool has 4"),
         (lambda: scheduler.cancel("z"), "id 'z' is unknown; expected the id of a request"),
-        (lambda: Scheduler(PageManager(4), 2, 1), "budget is 1; expected 2 or more"),
+        (lambda: Scheduler(PageManager(4), 2, 1), "token_budget is 1; expected 2 or more"),
         (lambda: PageManager(0, 4), "n_pages is 0; expected a whole number"),
         (lambda: PageManager(4, 0), "page_size is 0; expected a whole number"),
         (lambda: PageManager(4).release([2, 1]), "pages .1, 2. are free already"),
-        (lambda: chat_turns(Service(), 1, 0, 0), "rate is 0; expected requests a second"),
-        (lambda: chat_turns(Service(), 1, 0, math.nan), "rate is nan"),
+        (lambda: chat_arrivals(Service(), 1, 0, 0), "requests_per_second is 0; expected requests a second"),
+        (lambda: chat_arrivals(Service(), 1, 0, math.nan), "requests_per_second is nan"),
         (lambda: colocated(MACHINE, ASKED, 0), "machines is 0"),
         (lambda: disaggregated(MACHINE, ASKED, -1, 1), "machines is -1"),
-        (lambda: replace(MACHINE, link=-1.0), "link is -1.0; expected a finite number, over 0"),
+        (
+            lambda: replace(MACHINE, link_bytes_per_second=-1.0),
+            "link_bytes_per_second is -1.0; expected a finite number, over 0",
+        ),
         (lambda: replace(MACHINE, slots=0), "slots is 0"),
         (lambda: colocated(MACHINE, [(math.nan, ASKED[0][1])], 1), "the arrival of 0 is nan seconds"),
         (lambda: simulate(Scheduler(PageManager(4), 1), ASKED, lambda plan: math.nan), "a step is nan"),
@@ -253,7 +263,7 @@ def test_a_simulation_adds_up_the_seconds_of_steps() -> None:
     scheduler = Scheduler(PageManager(9), 1)
     asked = [(0.0, Request("a", [1] * 4, 2)), (1.5, Request("b", [1], 1))]
     times = simulate(scheduler, asked, lambda plan: 1 + sum(n for _, n in plan) / 10)
-    assert times["a"].tokens == pytest.approx([1.4, 2.5])
+    assert times["a"].token_times == pytest.approx([1.4, 2.5])
     assert (times["a"].ttft, times["a"].longest_gap) == pytest.approx((1.4, 1.1))
     assert (times["b"].ttft, times["b"].longest_gap) == pytest.approx((2.1, 0))
     arrivals = poisson_arrivals(400, 2.0, 0, lambda n: Request(n, [1], 1))
@@ -289,10 +299,12 @@ def test_a_machine_takes_step_time_at_its_speed() -> None:
 def test_a_fleet_serves_all_requests_in_its_steps_time() -> None:
     asked = [(0.5 * n, Request(n, [0] * (50 + 60 * n), 2 + n % 5)) for n in range(9)]
     for times in (colocated(MACHINE, asked, 2), disaggregated(MACHINE, asked, 2, 3)):
-        assert sorted(len(one.tokens) for one in times) == sorted(
+        assert sorted(len(one.token_times) for one in times) == sorted(
             request.max_new_tokens for _, request in asked
         )
-        assert all(sorted([one.arrived, *one.tokens]) == [one.arrived, *one.tokens] for one in times)
+        assert all(
+            sorted([one.arrived, *one.token_times]) == [one.arrived, *one.token_times] for one in times
+        )
     # A prompt of 530: one step, then its KV entries are sent, then one more step.
     (alone,) = disaggregated(MACHINE, asked[-1:], 1, 1)
     prefill, decode = MACHINE.step_seconds([(0, 530)]), MACHINE.step_seconds([(529, 1)])
@@ -312,7 +324,7 @@ def test_machines_get_requests_in_turn_and_decode_by_arrival() -> None:
     assert [one.ttft for one in times] == pytest.approx([MACHINE.step_seconds([(0, 50)])] * 4)
     asked = [(n / 10, Request(n, [0] * length, 2)) for n, length in enumerate((9000, 9))]
     long, short = disaggregated(MACHINE, asked, 2, 1)
-    assert short.tokens[1] < long.tokens[0]
+    assert short.token_times[1] < long.token_times[0]
 
 
 @pytest.mark.parametrize("name", ["gpt-oss-20b", "Qwen3.5-27B"])
@@ -320,18 +332,20 @@ def test_the_bytes_sent_are_those_of_the_cache(name: str) -> None:
     """With sliding windows and states, the bytes do not grow evenly with the tokens."""
     machine = replace(MACHINE, model=MODELS[name])
     asked = [(0.0, Request(0, [0] * 530, 2))]
-    (slow,), (fast,) = (disaggregated(replace(machine, link=link), asked, 1, 1) for link in (1e9, 1e30))
+    (slow,), (fast,) = (
+        disaggregated(replace(machine, link_bytes_per_second=link), asked, 1, 1) for link in (1e9, 1e30)
+    )
     assert slow.ttft - fast.ttft == pytest.approx(cache_nbytes(machine.model.layers, 530) / 1e9)
 
 
 def test_p99_waits_are_the_99th_of_100() -> None:
-    some = [Times(0.0, [n / 1000, n / 500, n / 200]) for n in range(1, 101)]
+    some = [RequestTimes(0.0, [n / 1000, n / 500, n / 200]) for n in range(1, 101)]
     assert p99_waits(some) == pytest.approx((99, 297))
 
 
 def test_chat_turns_have_the_lengths_of_the_service() -> None:
     service = Service(tool_tokens=40, system_tokens=20, turns=3, message_tokens=8, reply_tokens=6)
-    drawn_turns = (chat_turns(service, 500, 0, 9.0, hits) for hits in (True, False))
+    drawn_turns = (chat_arrivals(service, 500, 0, 9.0, hits) for hits in (True, False))
     warm, cold = ([cast(ChatTurn, turn) for _, turn in turns] for turns in drawn_turns)
     assert {len(turn.prompt) for turn in warm} == {*range(4, 13)}
     assert {turn.max_new_tokens for turn in warm} == {*range(3, 10)}

@@ -263,12 +263,12 @@ def record_six_diaries() -> EngineTrace:
     b, d, f = (tokens[:n] for tokens, n in zip(others, (14, 22, 10), strict=True))
     coming = {0: [("A", a, 12), ("B", b, 5)], 1: [("C", c, 12)], 4: [("D", d, 10)], 7: [("E", e, 9)]}
     coming[10] = [("F", f, 8)]
-    engine = Engine(model, slots=3, budget=24, n_pages=12, page_size=6, eos_ids=())
+    engine = Engine(model, slots=3, token_budget=24, n_pages=12, page_size=6, eos_ids=())
     with StepRecorder(engine.scheduler, lambda token: tokenizer.decode([token]), "diaries") as recorder:
         for n in range(100):
             for request in coming.pop(n, []):
                 engine.add(*request)
-            if engine.busy:
+            if engine.has_unfinished_requests:
                 engine.step()
     return recorder.trace
 

@@ -82,7 +82,7 @@ def simulate_waits(service: Service, requests_per_second: float, prefix_hits: bo
         The waits by (slots, budget).
     """
     waits: dict[tuple[int, int], P99Waits] = {}
-    arrivals = fleet.chat_turns(service, N_REQUESTS, 0, requests_per_second, prefix_hits)
+    arrivals = fleet.chat_arrivals(service, N_REQUESTS, 0, requests_per_second, prefix_hits)
     longest = max(len(request.prompt) + request.max_new_tokens for _, request in arrivals)
     for budget in BUDGETS:
         most, last = SLOTS[-1] + 1, SLOTS[-1]  # slots in use at the same time, when `last` were allowed

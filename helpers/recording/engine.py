@@ -24,7 +24,7 @@ class StepRecorder:
     def __init__(
         self, scheduler: Scheduler, text_of: Callable[[int], str] = "<{}>".format, name: str = "model"
     ) -> None:
-        pages, budget = scheduler.pages, scheduler.budget
+        pages, budget = scheduler.pages, scheduler.token_budget
         self.scheduler = scheduler
         self.pages, self.text_of = pages, text_of
         self.requests: dict[Sequence, int] = {}

@@ -20,7 +20,7 @@ from helpers.model.transformer import Transformer
 from helpers.sampling import GREEDY, Sampling
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler
-from helpers.serve.sequence import Request, Sequence, Times
+from helpers.serve.sequence import Request, RequestTimes, Sequence
 
 
 class Engine:
@@ -40,7 +40,7 @@ class Engine:
     Args:
         model: the model that serves all requests.
         slots: maximum number of requests that run at the same time.
-        budget: maximum number of tokens in a step; None for no limit.
+        token_budget: maximum number of tokens in a step; None for no limit.
         n_pages: number of pages in the pool.
         page_size: number of tokens per page.
         prefix_caching: whether requests that begin with the same tokens share the pages of this prefix.
@@ -57,7 +57,7 @@ class Engine:
         self,
         model: Transformer,
         slots: int = 8,
-        budget: int | None = None,
+        token_budget: int | None = None,
         *,
         n_pages: int = 256,
         page_size: int = 16,
@@ -74,7 +74,7 @@ class Engine:
         self.model = model
         self.pool = PagePool(config, n_pages, page_size, dtype=weight.dtype, device=weight.device)
         pages = PageManager(n_pages, page_size, prefix_caching=prefix_caching)
-        self.scheduler = Scheduler(pages, slots, budget, eos_ids=ends, max_len=config.max_seq_len)
+        self.scheduler = Scheduler(pages, slots, token_budget, eos_ids=ends, max_len=config.max_seq_len)
         self.sequences: dict[Hashable, Sequence] = {}
         self.weights, self.weights_version = list[tuple[int, int]](), 0
 
@@ -99,7 +99,7 @@ class Engine:
         sampler = Sampler(sampling, V)
         with self.atomic():
             sequence = self.scheduler.add(request)
-            sequence.sampler, sequence.times = sampler, Times(time.perf_counter())
+            sequence.sampler, sequence.times = sampler, RequestTimes(time.perf_counter())
             self.sequences[id] = sequence
 
     def cancel(self, id: Hashable) -> None:
@@ -137,7 +137,7 @@ class Engine:
                 if n < sequence.num_uncomputed_tokens:
                     continue  # this was a chunk: the rest of the text still has to run
                 next_tokens[sequence], _ = sequence.sampler.sample(logits[sequence])
-                sequence.times = Times(sequence.times.arrived, [*sequence.times.tokens, now])
+                sequence.times = RequestTimes(sequence.times.arrived, [*sequence.times.token_times, now])
             self.scheduler.postprocess([pair for pair in plan if not pair[0].error], next_tokens)
         return {sequence.request.id: token for sequence, token in next_tokens.items()}
 
@@ -202,12 +202,12 @@ class Engine:
         return logits
 
     @property
-    def busy(self) -> bool:
+    def has_unfinished_requests(self) -> bool:
         """Whether any request is waiting or running."""
         return bool(self.scheduler.waiting or self.scheduler.running)
 
     def run_all(self) -> dict[Hashable, list[int]]:
         """Run steps until no request is waiting or running; return the ids of all replies, by request id."""
-        while self.busy:
+        while self.has_unfinished_requests:
             self.step()
         return {id: sequence.reply for id, sequence in self.sequences.items()}

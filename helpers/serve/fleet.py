@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from helpers.cost.layers import cache_nbytes
 from helpers.cost.models import Card, PublishedModel
@@ -18,11 +19,9 @@ from helpers.cost.service import Service
 from helpers.cost.step import CachedAndNew, StepSeconds, check_between, check_counts, step_time
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler
-from helpers.serve.sequence import Request, Times
-from helpers.serve.simulation import poisson_arrivals, simulate
+from helpers.serve.sequence import Request, RequestTimes
+from helpers.serve.simulation import Arrivals, poisson_arrivals, simulate
 from helpers.validate import check_whole
-
-Arrivals = Sequence[tuple[float, Request]]
 
 
 @dataclass(frozen=True)
@@ -45,10 +44,10 @@ class Machine:
     Args:
         model: the model that the machine serves.
         card: the card that runs the model.
-        speed: share of the card's bandwidth and of its compute that is reached, 0 to 1.
-        link: bandwidth to another machine, in bytes per second.
+        fraction_of_peak: share of the card's bandwidth and of its compute that is reached, 0 to 1.
+        link_bytes_per_second: bandwidth to another machine.
         slots: maximum number of requests that run at the same time.
-        budget: maximum number of tokens in a step.
+        token_budget: maximum number of tokens in a step.
         overlap: whether KV entries are read while matrices are multiplied; most engines read them afterwards.
 
     Raises:
@@ -57,16 +56,16 @@ class Machine:
 
     model: PublishedModel
     card: Card
-    speed: float
-    link: float
+    fraction_of_peak: float
+    link_bytes_per_second: float
     slots: int
-    budget: int
+    token_budget: int
     overlap: bool = False
 
     def __post_init__(self) -> None:
-        check_between(0, 1, speed=self.speed)
-        check_between(0, math.inf, link=self.link)
-        check_counts(slots=self.slots, budget=self.budget)
+        check_between(0, 1, fraction_of_peak=self.fraction_of_peak)
+        check_between(0, math.inf, link_bytes_per_second=self.link_bytes_per_second)
+        check_counts(slots=self.slots, token_budget=self.token_budget)
 
     def plan_seconds(self, plan: Plan) -> float:
         """Return how long a step with this plan takes, in seconds."""
@@ -89,15 +88,15 @@ class Machine:
             self.card,
             requests,
             overlap=self.overlap,
-            bandwidth_reached=self.speed,
-            compute_reached=self.speed,
+            bandwidth_reached=self.fraction_of_peak,
+            compute_reached=self.fraction_of_peak,
         )
 
-    def serve(self, arrivals: Arrivals, n: int) -> dict[Hashable, Times]:
+    def serve(self, arrivals: Arrivals, n: int) -> dict[Hashable, RequestTimes]:
         """Serve requests with n machines like this one.
 
         Args:
-            arrivals: arrival time in seconds and request, in order of time.
+            arrivals: requests with their arrival times, in order of time.
             n: number of machines, to which requests are assigned in rotation.
 
         Returns:
@@ -105,11 +104,11 @@ class Machine:
         """
         check_whole("machines", n)
         longest_text = max(len(request.prompt) + request.max_new_tokens for _, request in arrivals)
-        times: dict[Hashable, Times] = {}
+        times: dict[Hashable, RequestTimes] = {}
         for first in range(n):
             # One page per slot, large enough for the longest text.
             pages = PageManager(self.slots, longest_text, prefix_caching=False)
-            scheduler = Scheduler(pages, self.slots, self.budget)
+            scheduler = Scheduler(pages, self.slots, self.token_budget)
             times |= simulate(scheduler, arrivals[first::n], self.plan_seconds)
         return times
 
@@ -119,18 +118,20 @@ def cached_tokens(request: Request) -> int:
     return request.num_cached_tokens if isinstance(request, ChatTurn) else 0
 
 
-def chat_turns(service: Service, n: int, seed: int, per_second: float, hits: bool = True) -> Arrivals:
-    """Return n turns of a service's chats, with their arrival times in seconds.
+def chat_arrivals(
+    service: Service, n_turns: int, seed: int, turns_per_second: float, prefix_cached: bool = True
+) -> Arrivals:
+    """Return turns of a service's chats, with their arrival times in seconds.
 
     How many turns of the same chat precede each turn is random. The lengths of messages and replies are
     between half and one and a half times their mean.
 
     Args:
         service: the service: number of turns per chat, and mean lengths.
-        n: number of turns.
+        n_turns: number of turns.
         seed: seed of the random numbers.
-        per_second: mean number of turns that arrive per second, independently of each other.
-        hits: whether the KV entries of all earlier tokens of a chat are cached. If not, the prompt of a turn
+        turns_per_second: mean number of turns that arrive per second, independently of each other.
+        prefix_cached: whether the KV entries of all earlier tokens of a chat are cached. If not, the prompt of a turn
             contains all of these tokens.
     """
     rng = random.Random(seed)
@@ -143,18 +144,18 @@ def chat_turns(service: Service, n: int, seed: int, per_second: float, hits: boo
             rng.randint(-(-mean // 2), mean * 3 // 2)
             for mean in (service.message_tokens, service.reply_tokens)
         )
-        prompt = [0] * (message if hits else earlier + message)
-        return ChatTurn(number, prompt, reply, num_cached_tokens=earlier if hits else 0)
+        prompt = [0] * (message if prefix_cached else earlier + message)
+        return ChatTurn(number, prompt, reply, num_cached_tokens=earlier if prefix_cached else 0)
 
-    return poisson_arrivals(n, per_second, seed, turn)
+    return poisson_arrivals(n_turns, turns_per_second, seed, turn)
 
 
-def colocated(machine: Machine, arrivals: Arrivals, n: int) -> list[Times]:
+def colocated(machine: Machine, arrivals: Arrivals, n: int) -> list[RequestTimes]:
     """Serve requests with n machines that each run prefill and decode; return the times of each request."""
     return list(machine.serve(arrivals, n).values())
 
 
-def disaggregated(machine: Machine, arrivals: Arrivals, n_prefill: int, n_decode: int) -> list[Times]:
+def disaggregated(machine: Machine, arrivals: Arrivals, n_prefill: int, n_decode: int) -> list[RequestTimes]:
     """Serve requests with machines that run prefill only, and others that run decode only.
 
     A prefill machine runs a whole prompt and sends its KV entries to a decode machine. The first token of the
@@ -162,31 +163,37 @@ def disaggregated(machine: Machine, arrivals: Arrivals, n_prefill: int, n_decode
 
     Args:
         machine: what each machine is like.
-        arrivals: arrival time in seconds and request, in order of time.
+        arrivals: requests with their arrival times, in order of time.
         n_prefill, n_decode: number of machines that run prefill, and that run decode.
 
     Returns:
         The times of each request.
     """
     prompts = [(arrived, replace(request, max_new_tokens=1)) for arrived, request in arrivals]
-    prefilled = replace(machine, budget=10**9).serve(prompts, n_prefill)
+    prefilled = replace(machine, token_budget=10**9).serve(prompts, n_prefill)
     sent = []
     for _, request in arrivals:
         length = cached_tokens(request) + len(request.prompt)
-        received = prefilled[request.id].tokens[0] + cache_nbytes(machine.model.layers, length) / machine.link
+        received = (
+            prefilled[request.id].token_times[0]
+            + cache_nbytes(machine.model.layers, length) / machine.link_bytes_per_second
+        )
         rest = ChatTurn(request.id, [0], request.max_new_tokens, num_cached_tokens=length - 1)
         sent.append((received, rest))
     sent.sort(key=lambda pair: pair[0])
     decoded = machine.serve(sent, n_decode)
-    return [Times(times.arrived, decoded[id].tokens) for id, times in prefilled.items()]
+    return [RequestTimes(times.arrived, decoded[id].token_times) for id, times in prefilled.items()]
 
 
-def p99_waits(times: Sequence[Times]) -> tuple[float, float]:
-    """Return two 99th percentiles over requests, in milliseconds.
+class Waits(NamedTuple):
+    """Waits of a request, or of many, in milliseconds."""
 
-    The first is of the time to first token (TTFT), the second of the longest gap between two tokens.
-    """
+    ttft_ms: float  # time to first token
+    longest_gap_ms: float  # longest time between two consecutive tokens
+
+
+def p99_waits(times: Sequence[RequestTimes]) -> Waits:
+    """Return the 99th percentile of each wait over requests."""
     index = math.ceil(0.99 * len(times)) - 1
-    waits = [one.ttft for one in times], [one.longest_gap for one in times]
-    ttft, gap = (1000 * sorted(seconds)[index] for seconds in waits)
-    return ttft, gap
+    waits = [request.ttft for request in times], [request.longest_gap for request in times]
+    return Waits(*(1000 * sorted(seconds)[index] for seconds in waits))

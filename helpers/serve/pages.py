@@ -7,7 +7,7 @@ from itertools import count
 
 from helpers.validate import check_whole
 
-Key = tuple[Hashable, tuple[int, ...]]  # the number of the text before a page, and the tokens of the page
+PageKey = tuple[Hashable, tuple[int, ...]]  # the number of the text before a page, and the tokens of the page
 
 
 class PageManager:
@@ -39,8 +39,10 @@ class PageManager:
         self.page_size, self.prefix_caching = check_whole("page_size", page_size), prefix_caching
         self.ref_counts = [0] * n_pages
         self.free = dict.fromkeys(range(n_pages))  # ordered: the first has been free longest
-        self.cached: dict[Key, tuple[int, ...]] = {}  # pages by their content
-        self.contents: dict[int, tuple[Key, int]] = {}  # by page, with the number of the text up to its end
+        self.cached_pages: dict[PageKey, tuple[int, ...]] = {}  # pages by their content
+        self.contents: dict[
+            int, tuple[PageKey, int]
+        ] = {}  # by page, with the number of the text up to its end
         self.text_numbers = count(1)  # for an empty text, (extra_key,) replaces the number
 
     def pages_needed(self, n_tokens: int) -> int:
@@ -60,7 +62,7 @@ class PageManager:
         table = list[int]()
         text: Hashable = (extra_key,)
         for end in range(self.page_size, len(tokens), self.page_size):
-            equal = self.cached.get((text, tuple(tokens[end - self.page_size : end])))
+            equal = self.cached_pages.get((text, tuple(tokens[end - self.page_size : end])))
             if not equal:
                 break
             table.append(equal[0])
@@ -84,8 +86,8 @@ class PageManager:
         page = next(iter(self.free))
         if page in self.contents:
             key, _ = self.contents.pop(page)
-            if equal := [other for other in self.cached.pop(key) if other != page]:
-                self.cached[key] = (*equal,)
+            if equal := [other for other in self.cached_pages.pop(key) if other != page]:
+                self.cached_pages[key] = (*equal,)
         self.incref(page)
         return page
 
@@ -127,6 +129,6 @@ class PageManager:
         for i in range(start // size, end // size) if self.prefix_caching else ():
             text = self.contents[table[i - 1]][1] if i else (extra_key,)
             key = text, tuple(tokens[i * size : (i + 1) * size])
-            equal = self.cached.get(key, ())
-            self.cached[key] = (*equal, table[i])
+            equal = self.cached_pages.get(key, ())
+            self.cached_pages[key] = (*equal, table[i])
             self.contents[table[i]] = key, self.contents[equal[0]][1] if equal else next(self.text_numbers)

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Collection, Hashable, Mapping
-from typing import Any
+from typing import Protocol
 
 from helpers.serve.pages import PageManager
 from helpers.serve.sequence import Request, Sequence
@@ -30,13 +30,23 @@ from helpers.validate import check_whole
 Plan = list[tuple[Sequence, int]]  # each sequence that runs in a step, and how many of its tokens
 
 
+class SchedulerObserver(Protocol):
+    """An object that follows the steps of a scheduler."""
+
+    def on_schedule(self, plan: Plan) -> None:
+        """Receive the plan at the end of each `schedule`, and again if the step fails and is repeated."""
+
+    def on_step_end(self, next_tokens: Mapping[Sequence, int]) -> None:
+        """Receive the new tokens at the end of each `postprocess`."""
+
+
 class Scheduler:
     """A scheduler, which decides which requests run, and works without a model.
 
     Args:
         pages: manager of the pages.
         slots: maximum number of requests that run at the same time (vLLM's `max_num_seqs`).
-        budget: maximum number of tokens in a step (vLLM's `max_num_batched_tokens`). None for no limit, so
+        token_budget: maximum number of tokens in a step (vLLM's `max_num_batched_tokens`). None for no limit, so
             that no prompt is split into chunks.
         eos_ids: tokens that end a reply.
         max_len: maximum number of tokens that the model can process in one text; None for no limit.
@@ -45,31 +55,29 @@ class Scheduler:
         waiting, running: sequences that are waiting and that are running, in order of arrival.
         preemptions: number of preemptions so far.
         preempted: sequences that were preempted since the end of the last step.
-        observer: an object whose `on_schedule(plan)` is called at the end of each `schedule`, and again if
-            the step fails and is repeated, and whose `on_step_end(next_tokens)` is called at the end of each
-            `postprocess`; None for no observer.
+        observer: receives the plan and the new tokens of each step; None for no observer.
     """
 
     def __init__(
         self,
         pages: PageManager,
         slots: int,
-        budget: int | None = None,
+        token_budget: int | None = None,
         *,
         eos_ids: Collection[int] = (),
         max_len: int | None = None,
     ) -> None:
         self.pages, self.slots = pages, check_whole("slots", slots)
-        self.budget, self.eos_ids, self.max_len = budget or math.inf, frozenset(eos_ids), max_len
-        if budget is not None and check_whole("budget", budget) < slots:
+        self.token_budget, self.eos_ids, self.max_len = token_budget or math.inf, frozenset(eos_ids), max_len
+        if token_budget is not None and check_whole("token_budget", token_budget) < slots:
             raise ValueError(
-                f"budget is {budget}; expected {slots} or more, one token for each slot, "
+                f"token_budget is {token_budget}; expected {slots} or more, one token for each slot, "
                 "so that no running request has to wait"
             )
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
         self.preemptions, self.preempted = 0, list[Sequence]()
-        self.observer: Any = None
+        self.observer: SchedulerObserver | None = None
 
     def add(self, request: Request) -> Sequence:
         """Add a request to the end of the queue; return its sequence.
@@ -117,7 +125,7 @@ class Scheduler:
             if self.reserve_page(sequence):
                 plan.append((sequence, 1))
         longer = [sequence for sequence in self.running if sequence.num_uncomputed_tokens > 1]
-        remaining = self.budget - len(plan)
+        remaining = self.token_budget - len(plan)
         while remaining and (longer or self.can_admit()):
             sequence = longer.pop(0) if longer else self.admit()
             n = int(min(sequence.num_uncomputed_tokens, remaining))
@@ -201,7 +209,7 @@ class Scheduler:
 
 
 class StaticBatching(Scheduler):
-    """The oldest form of batching: requests start together, and others only when all of those have ended."""
+    """The oldest form of batching: requests start together, and the next ones when all of them have ended."""
 
     def schedule(self) -> Plan:
         """Return the plan of the next step; see `Scheduler.schedule`."""
@@ -209,8 +217,8 @@ class StaticBatching(Scheduler):
         return super().schedule()
 
     def can_admit(self) -> bool:
-        """Return whether the first waiting request can be admitted.
+        """Return whether the first waiting request can be admitted; see `Scheduler.can_admit`.
 
-        This is so if no request was running before this step, and there are a slot and enough pages.
+        It cannot if any request was running before this step.
         """
         return not self.closed and super().can_admit()

@@ -27,26 +27,26 @@ class Request:
 
 
 @dataclass
-class Times:
+class RequestTimes:
     """The times of a request, in seconds of the same clock.
 
     Attributes:
         arrived: when the request arrived.
-        tokens: when each token of the reply was produced.
+        token_times: when each token of the reply was produced.
     """
 
     arrived: float = 0.0
-    tokens: list[float] = field(default_factory=list)
+    token_times: list[float] = field(default_factory=list)
 
     @property
     def ttft(self) -> float:
         """The time to first token in seconds, from the arrival of the request."""
-        return self.tokens[0] - self.arrived
+        return self.token_times[0] - self.arrived
 
     @property
     def longest_gap(self) -> float:
         """The longest time between two consecutive tokens, in seconds; 0 for a reply of one token."""
-        return max((b - a for a, b in zip(self.tokens, self.tokens[1:], strict=False)), default=0.0)
+        return max((b - a for a, b in zip(self.token_times, self.token_times[1:], strict=False)), default=0.0)
 
 
 @dataclass(eq=False)
@@ -76,7 +76,7 @@ class Sequence:
     num_cached_tokens: int = 0
     extra_key: abc.Hashable = None
     sampler: Any = None
-    times: Times = field(default_factory=Times)
+    times: RequestTimes = field(default_factory=RequestTimes)
     tokens_per_step: list[int] = field(default_factory=list)
     error: ValueError | None = None
 

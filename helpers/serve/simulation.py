@@ -7,18 +7,20 @@ from collections.abc import Callable, Hashable, Sequence
 
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler
-from helpers.serve.sequence import Request, Times
+from helpers.serve.sequence import Request, RequestTimes
 from helpers.validate import is_number
+
+Arrivals = Sequence[tuple[float, Request]]  # arrival times in seconds, each with its request
 
 
 def simulate(
-    scheduler: Scheduler, arrivals: Sequence[tuple[float, Request]], step_seconds: Callable[[Plan], float]
-) -> dict[Hashable, Times]:
+    scheduler: Scheduler, arrivals: Arrivals, step_seconds: Callable[[Plan], float]
+) -> dict[Hashable, RequestTimes]:
     """Simulate requests that arrive at given times. Every reply has the maximum number of tokens.
 
     Args:
         scheduler: a scheduler without requests.
-        arrivals: pairs of arrival time, in seconds, and request, in order of time.
+        arrivals: requests with their arrival times, in order of time.
         step_seconds: returns how long a step takes, in seconds, given its plan.
 
     Returns:
@@ -35,13 +37,13 @@ def simulate(
             now = max(now, coming[-1][0])
         while coming and coming[-1][0] <= now:
             arrived, request = coming.pop()
-            times[request.id] = Times(arrived)
+            times[request.id] = RequestTimes(arrived)
             scheduler.add(request)
         plan = scheduler.schedule()
         now += check_seconds("a step", step_seconds(plan))
         done = [sequence for sequence, n in plan if n == sequence.num_uncomputed_tokens]
         for sequence in done:
-            times[sequence.request.id].tokens.append(now)
+            times[sequence.request.id].token_times.append(now)
         scheduler.postprocess(plan, dict.fromkeys(done, -1))  # a token that ends no reply
     return times
 
@@ -105,20 +107,22 @@ def pool_usage(
 
 
 def slots_by_step(
-    scheduler_class: type[Scheduler], replies: Sequence[int], slots: int
+    scheduler_class: type[Scheduler], reply_lengths: Sequence[int], slots: int
 ) -> list[dict[int, str]]:
     """Simulate prompts of one token with enough pages for all; return which request has which slot.
 
     Args:
         scheduler_class: `Scheduler` or `StaticBatching`.
-        replies: number of tokens of each reply, in order of arrival. The requests are named A, B, C, …
+        reply_lengths: number of tokens of each reply, in order of arrival. The requests are named A, B, C, …
         slots: number of slots.
 
     Returns:
         For each step, the names of the running requests by their slot, from 0.
     """
-    scheduler, steps = scheduler_class(PageManager(sum(replies)), slots), []
-    arrivals = [(0.0, Request(chr(65 + n), [1], max_new_tokens=reply)) for n, reply in enumerate(replies)]
+    scheduler, steps = scheduler_class(PageManager(sum(reply_lengths)), slots), []
+    arrivals = [
+        (0.0, Request(chr(65 + n), [1], max_new_tokens=reply)) for n, reply in enumerate(reply_lengths)
+    ]
 
     def note(plan: Plan) -> float:
         steps.append({sequence.slot or 0: str(sequence.request.id) for sequence, _ in plan})
@@ -129,20 +133,20 @@ def slots_by_step(
 
 
 def poisson_arrivals(
-    n: int, rate: float, seed: int, make: Callable[[int], Request]
-) -> list[tuple[float, Request]]:
+    n: int, requests_per_second: float, seed: int, make_request: Callable[[int], Request]
+) -> Arrivals:
     """Return n requests that arrive independently of each other, with their arrival times in seconds.
 
     Args:
         n: number of requests.
-        rate: mean number of requests per second; infinity makes all of them arrive at once.
+        requests_per_second: mean number; infinity makes all requests arrive at once.
         seed: seed of the random numbers.
-        make: returns a request, given its number, from 0 to n - 1.
+        make_request: returns a request, given its number, from 0 to n - 1.
     """
-    if not rate > 0:
-        raise ValueError(f"rate is {rate!r}; expected requests a second, over 0")
+    if not requests_per_second > 0:
+        raise ValueError(f"requests_per_second is {requests_per_second!r}; expected a number over 0")
     rng, now, arrivals = random.Random(seed), 0.0, []
     for number in range(n):
-        now += rng.expovariate(rate)
-        arrivals.append((now, make(number)))
+        now += rng.expovariate(requests_per_second)
+        arrivals.append((now, make_request(number)))
     return arrivals

@@ -26,7 +26,7 @@ def time_long_prompt(model: Transformer, budget: int, prompt: Sequence[int]) -> 
         budget: maximum number of tokens in a step.
         prompt: the token ids of the long prompt. Its reply is a single token.
     """
-    engine = Engine(model, slots=N_OTHERS + 1, budget=budget, eos_ids=())  # no reply ends early
+    engine = Engine(model, slots=N_OTHERS + 1, token_budget=budget, eos_ids=())  # no reply ends early
     for n in range(N_OTHERS):
         engine.add(n, prompt[n : n + 4], 150)
     engine.step()

@@ -105,7 +105,7 @@ def rounding_limit(largest_logit: float, n_layers: int, dtype: str = "float32") 
     """Return the largest difference of a logit that rounding can explain.
 
     Args:
-        largest: the largest absolute logit. If a server returns logprobs, estimate 20 to 30.
+        largest_logit: the largest absolute logit. If a server returns logprobs, estimate 20 to 30.
         n_layers: number of layers of the model.
         dtype: the dtype of the run with the lower precision, a key of EPS.
     """
