@@ -63,8 +63,8 @@ def sum_forgotten() -> Patches:
 def kv_heads_of_rank_0() -> Patches:
     original = heads.heads_of_rank
 
-    def heads_of_rank(rank: int, *sizes: int) -> tuple[list[int], list[int]]:
-        return original(rank, *sizes)[0], original(0, *sizes)[1]
+    def heads_of_rank(rank: int, *sizes: int) -> heads.RankHeads:
+        return heads.RankHeads(original(rank, *sizes).query_heads, original(0, *sizes).kv_heads)
 
     return [(heads, "heads_of_rank", heads_of_rank)]
 

@@ -157,7 +157,7 @@ CLOSE: list[tuple[Exercise, Any, str]] = [
     ),
     (n18.accept, lambda d, c: [*takewhile(c.__contains__, d)], "accept("),
     (n19.merge, merges_as_one_head, "merge for"),
-    (n24.left, left_by_letters, "left after 'the' gives"),
+    (n24.endings_after, left_by_letters, "left after 'the' gives"),
     (n24.must_come, not_to_zero, "whose end is state 0"),
     (
         n21.may_change,

@@ -123,7 +123,9 @@ def test_constrained_text_is_valid_and_cached_correctly(seed: int, jump: bool) -
     """With drafts, too; if greedy, they do not change the text."""
     for sampling in (Sampling(), Sampling(2.0, seed=seed)):
         sampler = decoding.GrammarSampler(TABLE, sampling)
-        with_drafts = decoding.speculate_constrained(MODEL, PROMPT, sampler, PromptLookup(), new_cache())[0]
+        with_drafts = decoding.speculate_constrained(
+            MODEL, PROMPT, sampler, PromptLookup(), new_cache()
+        ).output_ids
         cache, plain = new_cache(), new_cache()
         output, chosen = decoding.generate_constrained(
             MODEL, PROMPT, TABLE, chooser(sampling, 19), cache, jump

@@ -28,7 +28,7 @@ from helpers.model.config import QKNormConfig
 from helpers.model.generate import generate
 from helpers.model.load import save
 from helpers.parallel import ranks
-from helpers.parallel.handover import handover
+from helpers.parallel.handover import disaggregated_prefill
 from helpers.parallel.heads import shard_config, tensor_parallel
 from helpers.parallel.ranks import RankError, run_ranks
 from helpers.parallel.shards import attend_shard, context_parallel, merge_contexts
@@ -96,8 +96,8 @@ def test_invalid_arguments_raise_at_once(tmp_path: Path) -> None:
             shard_config(tiny_config(), 0, world)
     for world in (1, 3):
         comm: Any = SimpleNamespace(rank=0, world_size=world)  # raised before a rank waits for another
-        with pytest.raises(ValueError, match=f"handover in {world} ranks; expected 2"):
-            handover(comm, shipped.FOLDER, [1], 2)
+        with pytest.raises(ValueError, match=f"disaggregated prefill in {world} ranks; expected 2"):
+            disaggregated_prefill(comm, shipped.FOLDER, [1], 2)
 
 
 def of_a_cell() -> Callable[..., Any]:
@@ -131,13 +131,13 @@ def test_planted_bugs_change_the_logits(tmp_path: Path) -> None:
     right = in_passes(model, ids, [3, 1, 5], StaticCache(model.config, 2, dtype=torch.float64))
     prompt = ids[0].tolist()
     words = list(generate(model, prompt, 12))
-    jobs: list[rank_tasks.Job] = [(handover, (folder, prompt, 12), "")]
+    jobs: list[rank_tasks.Job] = [(disaggregated_prefill, (folder, prompt, 12), "")]
     ends = tmp_path / "ends"  # the same model, whose reply ends with its third word
     save(model, ends)
     config = json.loads((ends / "config.json").read_text(encoding="utf-8"))
     (ends / "config.json").write_text(json.dumps(config | {"eos_token_id": words[2]}), encoding="utf-8")
-    jobs.append((handover, (folder, prompt, 12), "received entries not counted"))
-    jobs.append((handover, (ends, prompt, 12), ""))
+    jobs.append((disaggregated_prefill, (folder, prompt, 12), "received entries not counted"))
+    jobs.append((disaggregated_prefill, (ends, prompt, 12), ""))
     jobs += [(task, (folder, ids, [3, 1, 5]), bug) for bug, task in PLANTED.items()]
     assert {bug for _, _, bug in jobs} == {"", *rank_tasks.BUGS}
     results = run_ranks(rank_tasks.several, 2, jobs)
@@ -155,7 +155,7 @@ def test_ranks_of_the_shipped_model_send_the_expected_bytes() -> None:
     alone = list(generate(model, prompt, 4))
     assert tokenizer.decode(alone) == "Mia from Oslo ."
     args, rows = (shipped.FOLDER, prompt, 4), 20 * 2048
-    jobs = [(task, args, "") for task in (handover, tensor_parallel, context_parallel)]
+    jobs = [(task, args, "") for task in (disaggregated_prefill, tensor_parallel, context_parallel)]
     (here, heads, context), (there, *others) = run_ranks(rank_tasks.several, 2, jobs)
     assert here.output_ids + there.output_ids == alone
     assert [one.output_ids for one in (heads, context, *others)] == [alone] * 4

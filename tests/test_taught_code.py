@@ -28,7 +28,7 @@ TAUGHT = {
     "12_floor": ["step_time"],
     "14_forget": ["quantize"],
     "18_speculation": ["accept", "accept_or_resample"],
-    "24_valid": ["left", "generate_constrained"],
+    "24_valid": ["endings_after", "generate_constrained"],
     "one_page": ["norm", "rotate"],
 }
 MODEL = ("model.attention", "model.transformer", "model.train", "model.contributions")

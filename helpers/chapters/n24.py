@@ -15,9 +15,9 @@ from helpers.sampling import GREEDY, Draft, Sampling
 
 SEA_ENDINGS = {("the", "sea", "is", "calm"), ("the", "fox", "slept"), ("over", "the", "sea")}
 
-left = Exercise(
-    name="left",
-    todo="let left return what is left of the endings that begin with the word.",
+endings_after = Exercise(
+    name="endings_after",
+    todo="let endings_after return what is left of the endings that begin with the word.",
     cases=[
         Case((endings, word), f"left after {word!r}", failure_hint=trap)
         for endings, word, trap in [
@@ -30,7 +30,7 @@ left = Exercise(
             ({("so", "so", "cold")}, "so", ""),
         ]
     ],
-    right_answer=grammar.left,
+    right_answer=grammar.endings_after,
     run_case=lambda answer, endings, word: sorted(
         " ".join(ending) or "an empty ending" for ending in answer(endings, word)
     ),

@@ -48,14 +48,14 @@ def expand(ending: Ending, rules: Rules) -> State:
     return frozenset().union(*(expand((*choice, *ending[1:]), rules) for choice in rules[ending[0]]))
 
 
-def left(endings: Iterable[Ending], word: str) -> set[Ending]:
-    """Return the endings that begin with a word, without that word."""
+def endings_after(endings: Iterable[Ending], word: str) -> set[Ending]:
+    """Return what follows a word in each of the endings that begin with it."""
     return {ending[1:] for ending in endings if ending and ending[0] == word}
 
 
 def next_state(state: State, word: str, rules: Rules) -> State:
     """Return the state that a word leads to, or an empty set if no ending begins with that word."""
-    return frozenset().union(*(expand(ending, rules) for ending in left(state, word)))
+    return frozenset().union(*(expand(ending, rules) for ending in endings_after(state, word)))
 
 
 def tabulate(rules: Rules, start: str, vocabulary: Sequence[str]) -> np.ndarray:

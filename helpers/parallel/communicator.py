@@ -14,7 +14,7 @@ from helpers.model.transformer import Transformer
 
 
 @dataclass(frozen=True)
-class Report:
+class RankReport:
     """A report of what one rank generated, stored and sent.
 
     Attributes:
@@ -54,7 +54,7 @@ class Communicator:
             destination: number of the rank that receives it.
             purpose: under which its bytes are counted.
         """
-        dist.send(self.contiguous(x, purpose), destination)
+        dist.send(self.prepare_to_send(x, purpose), destination)
 
     def receive(self, shape: tuple[int, ...], dtype: torch.dtype, source: int) -> Tensor:
         """Wait for a tensor from another rank, and return it.
@@ -69,7 +69,7 @@ class Communicator:
 
     def all_reduce(self, x: Tensor, purpose: str) -> Tensor:
         """Return the sum of the tensors of all ranks. Every rank must call this with the same shape."""
-        x = self.contiguous(x, purpose).clone()
+        x = self.prepare_to_send(x, purpose).clone()
         dist.all_reduce(x)
         return x
 
@@ -78,17 +78,17 @@ class Communicator:
 
         Every rank must call this with the same shape.
         """
-        x = self.contiguous(x, purpose)
+        x = self.prepare_to_send(x, purpose)
         gathered = [torch.empty_like(x) for _ in range(self.world_size)]
         dist.all_gather(gathered, x)
         return torch.stack(gathered)
 
-    def report(self, output_ids: list[int], model: Transformer, cache: Cache) -> Report:
+    def report(self, output_ids: list[int], model: Transformer, cache: Cache) -> RankReport:
         """Return a report of this rank, given the ids that it generated, its model and its cache."""
         weight_nbytes = sum(weight.nbytes for weight in model.parameters())  # a tied matrix counts once
-        return Report(output_ids, weight_nbytes, cache.nbytes, dict(self.sent_nbytes))
+        return RankReport(output_ids, weight_nbytes, cache.nbytes, dict(self.sent_nbytes))
 
-    def contiguous(self, x: Tensor, purpose: str) -> Tensor:
+    def prepare_to_send(self, x: Tensor, purpose: str) -> Tensor:
         """Count the bytes of a tensor to be sent, and return the tensor as one contiguous block of memory."""
         self.sent_nbytes[purpose] += x.nbytes
         return x.contiguous()

@@ -12,10 +12,12 @@ import torch
 from helpers.model.cache import StaticCache
 from helpers.model.generate import decode_step, prefill
 from helpers.model.load import load
-from helpers.parallel.communicator import Communicator, Report
+from helpers.parallel.communicator import Communicator, RankReport
 
 
-def handover(comm: Communicator, folder: Path, prompt: list[int], max_new_tokens: int) -> Report:
+def disaggregated_prefill(
+    comm: Communicator, folder: Path, prompt: list[int], max_new_tokens: int
+) -> RankReport:
     """Generate a reply greedily: rank 0 runs the prompt, rank 1 decodes. Both ranks must call this.
 
     Rank 0 chooses the first token and sends it to rank 1, together with the KV entries of the prompt.
@@ -34,7 +36,7 @@ def handover(comm: Communicator, folder: Path, prompt: list[int], max_new_tokens
     """
     if comm.world_size != 2:
         raise ValueError(
-            f"handover in {comm.world_size} ranks; expected 2: one runs the prompt, the other the reply"
+            f"disaggregated prefill in {comm.world_size} ranks; expected 2, for the prompt and for the reply"
         )
     model = load(folder)
     config, dtype, n = model.config, model.embed_tokens.weight.dtype, len(prompt)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safetensors import safe_open
 from torch import Tensor
@@ -23,14 +23,21 @@ from helpers.model.load.config import read_config
 from helpers.model.load.safetensors import PREFIX, WEIGHTS
 from helpers.model.load.weights import assemble
 from helpers.model.transformer import Transformer
-from helpers.parallel.communicator import Communicator, Report
+from helpers.parallel.communicator import Communicator, RankReport
 
 
-def heads_of_rank(rank: int, world_size: int, n_heads: int, n_kv_heads: int) -> tuple[list[int], list[int]]:
-    """Return the indices of a rank's query heads, and of the KV heads that they use; all count from 0."""
+class RankHeads(NamedTuple):
+    """Indices, from 0, of the query heads of a rank, and of the KV heads that they use."""
+
+    query_heads: list[int]
+    kv_heads: list[int]
+
+
+def heads_of_rank(rank: int, world_size: int, n_heads: int, n_kv_heads: int) -> RankHeads:
+    """Return which heads a rank holds; `rank` counts from 0."""
     n_per_rank, group = n_heads // world_size, n_heads // n_kv_heads
     query_heads = list(range(rank * n_per_rank, (rank + 1) * n_per_rank))
-    return query_heads, sorted({head // group for head in query_heads})
+    return RankHeads(query_heads, sorted({head // group for head in query_heads}))
 
 
 def shard_weights(
@@ -103,7 +110,7 @@ def all_reduce_outputs(model: Transformer, comm: Communicator) -> None:
             linear.register_forward_hook(lambda linear, x, part: comm.all_reduce(part, "sums"))
 
 
-def tensor_parallel(comm: Communicator, folder: Path, prompt: list[int], max_new_tokens: int) -> Report:
+def tensor_parallel(comm: Communicator, folder: Path, prompt: list[int], max_new_tokens: int) -> RankReport:
     """Generate a reply greedily, together with the other ranks. Every rank must call this.
 
     Each rank runs its shard of the model, and generates the same reply.

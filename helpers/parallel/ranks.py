@@ -1,6 +1,6 @@
 """Run a task in several ranks: processes on this machine that share no memory and end with the task.
 
-    reports = run_ranks(handover, 2, folder, prompt, 4)  # what the task returned in each rank
+    reports = run_ranks(disaggregated_prefill, 2, folder, prompt, 4)  # what the task returned in each rank
 
 Ranks communicate over gloo, on this machine's loopback interface. On Linux, they are forked from a server
 that has already imported PyTorch, so that only the first start takes seconds. On other systems, each rank

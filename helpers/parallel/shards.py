@@ -22,7 +22,7 @@ from helpers.model.generate import generate
 from helpers.model.latent import LatentAttention
 from helpers.model.load import load
 from helpers.model.transformer import Transformer
-from helpers.parallel.communicator import Communicator, Report
+from helpers.parallel.communicator import Communicator, RankReport
 
 
 class ShardedCache(GrowingCache):
@@ -113,7 +113,7 @@ def load_context_parallel(folder: Path, comm: Communicator) -> Transformer:
     return model
 
 
-def context_parallel(comm: Communicator, folder: Path, prompt: list[int], max_new_tokens: int) -> Report:
+def context_parallel(comm: Communicator, folder: Path, prompt: list[int], max_new_tokens: int) -> RankReport:
     """Generate a reply greedily, together with the other ranks. Every rank must call this.
 
     Each rank has all weights but only its share of the KV entries, and generates the same reply.

@@ -131,8 +131,8 @@ def chat_arrivals(
         n_turns: number of turns.
         seed: seed of the random numbers.
         turns_per_second: mean number of turns that arrive per second, independently of each other.
-        prefix_cached: whether the KV entries of all earlier tokens of a chat are cached. If not, the prompt of a turn
-            contains all of these tokens.
+        prefix_cached: whether the KV entries of all earlier tokens of a chat are cached. If not, the prompt
+            of a turn contains all of these tokens.
     """
     rng = random.Random(seed)
 

@@ -46,8 +46,8 @@ class Scheduler:
     Args:
         pages: manager of the pages.
         slots: maximum number of requests that run at the same time (vLLM's `max_num_seqs`).
-        token_budget: maximum number of tokens in a step (vLLM's `max_num_batched_tokens`). None for no limit, so
-            that no prompt is split into chunks.
+        token_budget: maximum number of tokens in a step (vLLM's `max_num_batched_tokens`). None for no
+            limit, so that no prompt is split into chunks.
         eos_ids: tokens that end a reply.
         max_len: maximum number of tokens that the model can process in one text; None for no limit.
 
