@@ -26,7 +26,7 @@ CITIES = tuple(
 )
 
 # The words that may fill each blank of a template; a word listed twice is chosen twice as often.
-SLOTS = {
+BLANKS = {
     "day": "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split(),
     "sky": "sunny cloudy rainy windy foggy snowy stormy".split(),
     "part": "morning afternoon evening night".split(),
@@ -68,7 +68,7 @@ QUIET = (
 SIGNATURE = "Signed by {name} from {city} ."
 
 MAX_WORDS = 120  # of a diary: it fits, with a short sentence before it, into a text of 128 tokens
-BARE = 1 / 3  # the share of entries that are single sentences
+SINGLE_SENTENCE_SHARE = 1 / 3  # the share of entries that are single sentences
 
 
 @dataclass(frozen=True)
@@ -96,66 +96,68 @@ def is_held_out(name: str, city: str) -> bool:
 
 
 @functools.cache
-def pairs(held_out: bool = False) -> tuple[tuple[str, str], ...]:
+def name_city_pairs(held_out: bool = False) -> tuple[tuple[str, str], ...]:
     """Return all (name, city) pairs that are used in training, or all that are held out."""
     return tuple((name, city) for name in NAMES for city in CITIES if is_held_out(name, city) == held_out)
 
 
-def sentence(template: str, rng: random.Random, **names: str) -> list[str]:
+def fill_sentence(template: str, rng: random.Random, **names: str) -> list[str]:
     """Fill in a template and return its words; the full stop counts as a word.
 
     Args:
         template: a sentence with blanks, such as "{name} saw a {animal} .".
-        rng: chooses the words of the blanks in `SLOTS`.
+        rng: chooses the words of the blanks in `BLANKS`.
         names: the values of the other blanks, `name` and `city`.
     """
-    words = {slot: rng.choice(choices) for slot, choices in SLOTS.items()}
+    words = {slot: rng.choice(choices) for slot, choices in BLANKS.items()}
     return template.format(**words, **names).split()
 
 
-def diary(rng: random.Random, *, held_out: bool = False, quiet: int | None = None) -> Diary:
+def random_diary(rng: random.Random, *, held_out: bool = False, min_quiet_words: int | None = None) -> Diary:
     """Write one diary of at most `MAX_WORDS` words.
 
     Args:
         rng: source of random choices; the same seed gives the same diary.
         held_out: use a (name, city) pair that is held out of training.
-        quiet: minimum number of words, 0 to 72, in the sentences before "Signed" that have neither name nor
-            city; None chooses it at random.
+        min_quiet_words: minimum number of words, 0 to 72, in the sentences before "Signed" that have neither
+            name nor city; None chooses it at random.
 
     Raises:
-        ValueError: `quiet` is out of range.
+        ValueError: `min_quiet_words` is out of range.
     """
-    if quiet is not None and not 0 <= quiet <= 72:
-        raise ValueError(f"quiet is {quiet}; expected 0 to 72 words, as a diary has {MAX_WORDS} at most")
-    name, city = rng.choice(pairs(held_out))
+    if min_quiet_words is not None and not 0 <= min_quiet_words <= 72:
+        raise ValueError(
+            f"min_quiet_words is {min_quiet_words}; expected 0 to 72: a diary has at most {MAX_WORDS} words"
+        )
+    name, city = rng.choice(name_city_pairs(held_out))
     while True:
-        words = body(rng, name, city, rng.randrange(73) if quiet is None else quiet)
-        words += [*sentence(SIGNATURE, rng, name=name, city=city), EOS]
+        words = diary_body(rng, name, city, rng.randrange(73) if min_quiet_words is None else min_quiet_words)
+        words += [*fill_sentence(SIGNATURE, rng, name=name, city=city), EOS]
         if len(words) <= MAX_WORDS:
             return Diary(name, city, tuple(words))
 
 
-def body(rng: random.Random, name: str, city: str, quiet: int) -> list[str]:
+def diary_body(rng: random.Random, name: str, city: str, min_quiet_words: int) -> list[str]:
     """Return the words of a diary without its signature.
 
     They are an opening, three or four sentences with the name or city, and sentences with neither, which
-    have at least `quiet` words in all.
+    have at least `min_quiet_words` words in all.
     """
     templates = [rng.choice(OPENINGS), *rng.sample(PERSONAL, rng.choice((3, 4)))]
-    words = [word for template in templates for word in sentence(template, rng, name=name, city=city)]
-    end = len(words) + quiet
+    words = [word for template in templates for word in fill_sentence(template, rng, name=name, city=city)]
+    end = len(words) + min_quiet_words
     while len(words) < end:
-        words += sentence(rng.choice(QUIET), rng)
+        words += fill_sentence(rng.choice(QUIET), rng)
     return words
 
 
-def entries(rng: random.Random) -> Iterator[tuple[str, ...]]:
+def corpus_entries(rng: random.Random) -> Iterator[tuple[str, ...]]:
     """Yield an endless sequence of corpus entries, each the words of a diary or of a single sentence."""
     while True:
-        if rng.random() < BARE:
-            yield (*sentence(rng.choice(QUIET), rng), EOS)
+        if rng.random() < SINGLE_SENTENCE_SHARE:
+            yield (*fill_sentence(rng.choice(QUIET), rng), EOS)
         else:
-            yield diary(rng).words
+            yield random_diary(rng).words
 
 
 def training_texts(seed: int, length: int) -> Iterator[list[str]]:
@@ -167,7 +169,7 @@ def training_texts(seed: int, length: int) -> Iterator[list[str]]:
             entry may be cut short.
     """
     rng = random.Random(seed)
-    corpus = entries(rng)
+    corpus = corpus_entries(rng)
     while True:
         text: list[str] = []
         while len(text) < length:
@@ -179,7 +181,7 @@ def vocabulary() -> list[str]:
     """Return the distinct words of the corpus: `<eos>`, the words of sentences, the names, and the cities."""
     sentences = " ".join((*QUIET, *OPENINGS, *PERSONAL, SIGNATURE)).split()
     fixed = [word for word in sentences if not word.startswith("{")]
-    filled = [word for choices in SLOTS.values() for word in choices]
+    filled = [word for choices in BLANKS.values() for word in choices]
     return list(dict.fromkeys([EOS, *fixed, *filled, *NAMES, *CITIES]))
 
 
@@ -191,8 +193,8 @@ def week_rules(name: str, city: str) -> Rules:
 
     No diary of the corpus contains such a report.
     """
-    words = SLOTS | {"name": [name], "city": [city]}
-    days = " ".join(f"{day} is {{sky}} in {{city}} ." for day in SLOTS["day"])
+    words = BLANKS | {"name": [name], "city": [city]}
+    days = " ".join(f"{day} is {{sky}} in {{city}} ." for day in BLANKS["day"])
     rules: Rules = {"{week}": [(*f"{days} {SIGNATURE}".split(), EOS)]}
     return rules | {
         f"{{{slot}}}": [(word,) for word in dict.fromkeys(choices)] for slot, choices in words.items()

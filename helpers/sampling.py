@@ -182,16 +182,16 @@ def accept_sampled(
     for n, token in enumerate(drafted):
         residual = accept_or_resample(p[n], q[n], token, rng.random())
         if residual is not None:
-            return [*drafted[:n], draw(residual, rng)]
-    return [*drafted, draw(p[-1], rng)]
+            return [*drafted[:n], sample_index(residual, rng)]
+    return [*drafted, sample_index(p[-1], rng)]
 
 
-def draw(weights: np.ndarray, rng: np.random.Generator) -> int:
+def sample_index(weights: np.ndarray, rng: np.random.Generator) -> int:
     """Return an index sampled with these probabilities, (V,), which sum to 1."""
     return int(rng.choice(len(weights), p=weights))
 
 
-def chooser(sampling: Sampling, vocab_size: int) -> Chooser:
+def make_chooser(sampling: Sampling, vocab_size: int) -> Chooser:
     """Return a function that chooses a token, 0 to V - 1, given logits (V,).
 
     Raises:
@@ -201,7 +201,7 @@ def chooser(sampling: Sampling, vocab_size: int) -> Chooser:
     if sampling.temperature is None:
         return greedy
     rng = np.random.default_rng(sampling.seed)
-    return lambda logits: draw(sampling.probabilities(logits), rng)
+    return lambda logits: sample_index(sampling.probabilities(logits), rng)
 
 
 def check_logits(logits: np.ndarray) -> np.ndarray:
@@ -225,7 +225,7 @@ class Draft(NamedTuple):
     """Draft tokens for the model to verify."""
 
     tokens: list[int]  # d ids
-    q: Any = None  # probabilities from which each was sampled, (d, V), one-hot if certain; None if greedy
+    probabilities: np.ndarray | None = None  # from which each was sampled, (d, V); None if greedy
 
 
 class Sampler:
@@ -250,7 +250,7 @@ class Sampler:
         if self.greedy:
             return greedy(logits), None
         q = self.sampling.probabilities(logits)
-        return draw(q, self.rng), q
+        return sample_index(q, self.rng), q
 
     def verify(self, draft: Draft, logits: np.ndarray) -> list[int]:
         """Return 1 to d + 1 new tokens: the accepted draft tokens and one more, which the model chooses.
@@ -262,4 +262,5 @@ class Sampler:
         if self.greedy:
             return accept(draft.tokens, logits.argmax(axis=-1).tolist())
         p = np.array([self.sampling.probabilities(row) for row in logits])
-        return accept_sampled(draft.tokens, p, draft.q, self.rng)
+        q: Any = draft.probabilities  # None only if there are no draft tokens
+        return accept_sampled(draft.tokens, p, q, self.rng)

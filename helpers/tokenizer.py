@@ -29,8 +29,8 @@ class Tokenizer:
         Settings for training are switched off: truncation, padding and dropout.
 
         Raises:
-            ValueError: the tokenizer's model is of a type for which `check_known` could not detect unknown
-                text.
+            ValueError: the tokenizer's model is of a type for which `check_in_vocabulary` could not detect
+                unknown text.
         """
         model = library.model
         words, pieces = isinstance(model, models.WordLevel), isinstance(model, models.BPE)
@@ -49,7 +49,7 @@ class Tokenizer:
         self.chat_template: str | None = None
         self.vocabulary = library.get_vocab()
         added = [re.escape(token.content) for token in library.get_added_tokens_decoder().values()]
-        self.added = re.compile("|".join(sorted(added, key=len, reverse=True)) or "(?!)")
+        self.added_tokens_pattern = re.compile("|".join(sorted(added, key=len, reverse=True)) or "(?!)")
 
     @classmethod
     def from_words(cls, words: Iterable[str]) -> Tokenizer:
@@ -91,7 +91,7 @@ class Tokenizer:
             ValueError: a word is not in the vocabulary; the message names the most similar known words. For a
                 subword tokenizer, a character is not in the vocabulary.
         """
-        self.check_known(text)
+        self.check_in_vocabulary(text)
         return self.library.encode(text).ids
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -120,12 +120,14 @@ class Tokenizer:
         if invalid := [i for i in ids if not 0 <= i < self.vocab_size]:
             raise ValueError(f"token ids {invalid} are out of range; expected 0 to {self.vocab_size - 1}")
 
-    def check_known(self, text: str) -> None:
+    def check_in_vocabulary(self, text: str) -> None:
         """Raise ValueError if part of the text is not in the vocabulary.
 
         The library would drop that part, or replace it by another token.
         """
-        pieces = [piece for part in self.added.split(text) for piece in self.pieces(part)]
+        pieces = [
+            piece for part in self.added_tokens_pattern.split(text) for piece in self.pre_tokenize(part)
+        ]
         if isinstance(self.library.model, models.WordLevel):
             words = [word for word in dict.fromkeys(pieces) if word not in self.vocabulary]
             unknown = [f"{word!r} (nearest: {', '.join(self.nearest(word))})" for word in words]
@@ -135,7 +137,7 @@ class Tokenizer:
         if unknown:
             raise ValueError(f"not in the vocabulary of {self.vocab_size} words: {'; '.join(unknown)}")
 
-    def pieces(self, text: str) -> list[str]:
+    def pre_tokenize(self, text: str) -> list[str]:
         """Return the pieces of a text in which the library looks up tokens.
 
         The text is normalized and pre-tokenized as the library does it.

@@ -117,7 +117,7 @@ def lm_head(contexts: np.ndarray) -> np.ndarray:
     return contexts @ LM_HEAD.T
 
 
-def look_up(words: Sequence[str]) -> np.ndarray:
+def look_up_numbers(words: Sequence[str]) -> np.ndarray:
     """Return the number of each word, (T,), from NUMBERS.
 
     Raises:
@@ -128,7 +128,7 @@ def look_up(words: Sequence[str]) -> np.ndarray:
 
 def step(words: Sequence[str]) -> np.ndarray:
     """Run all words without a cache and return the logits of the next word, (V,)."""
-    return lm_head(prefill_matrix(look_up(words))[-1])
+    return lm_head(prefill_matrix(look_up_numbers(words))[-1])
 
 
 def generate(

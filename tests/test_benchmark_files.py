@@ -23,7 +23,7 @@ IDS = torch.randint(0, shipped.CONFIG.vocab_size, (1, PROMPT), generator=torch.G
 def test_llama_cpp_gives_our_logits(tmp_path: Path, bits: int) -> None:
     if not (library := llama.library()):
         pytest.skip("llama.cpp is not there: pip install -r tests/benchmarks/requirements.txt")
-    file = write(tmp_path / "m.gguf", shipped.load()[0], KINDS[bits], llama.NO_TOKENIZER)
+    file = write(tmp_path / "m.gguf", shipped.load_shipped()[0], KINDS[bits], llama.NO_TOKENIZER)
     theirs = llama.Llama(library, file, bits, threads=1, max_len=LONGEST)
     errors = errors_of({"ours": Ours(load(file), 32), "theirs": theirs}, IDS)
     theirs.close()
@@ -31,7 +31,7 @@ def test_llama_cpp_gives_our_logits(tmp_path: Path, bits: int) -> None:
 
 
 def test_other_weights_are_refused() -> None:
-    models = {"ours": shipped.load()[0], "other": Transformer(shipped.CONFIG)}
+    models = {"ours": shipped.load_shipped()[0], "other": Transformer(shipped.CONFIG)}
     with pytest.raises(SystemExit, match=r"other: logits are off by .*; expected 0\.3% at most"):
         errors_of({name: Ours(model, 32) for name, model in models.items()}, IDS)
 
@@ -39,7 +39,7 @@ def test_other_weights_are_refused() -> None:
 def test_transformers_says_what_our_engine_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight requests of unequal length, 3 at a time: its continuous batching, ours, and ours by the twin."""
     monkeypatch.setattr(bench_serving, "NEW", 12)
-    model = shipped.load()[0]
+    model = shipped.load_shipped()[0]
     asked = bench_serving.prompts_of(model, 8)
     other = common.theirs_of(model)
     output = bench_serving.theirs(other, 3, asked)

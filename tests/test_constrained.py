@@ -29,7 +29,7 @@ from helpers.constrained.grammar import (
 from helpers.model.cache import StaticCache
 from helpers.model.generate import prefill
 from helpers.model.speculate import Draft, PromptLookup
-from helpers.sampling import Sampling, chooser, greedy
+from helpers.sampling import Sampling, greedy, make_chooser
 from helpers.tokenizer import Tokenizer
 from tests.planted import Planted
 from tests.test_tokenizer import of_characters
@@ -128,7 +128,7 @@ def test_constrained_text_is_valid_and_cached_correctly(seed: int, jump: bool) -
         ).output_ids
         cache, plain = new_cache(), new_cache()
         output, chosen = decoding.generate_constrained(
-            MODEL, PROMPT, TABLE, chooser(sampling, 19), cache, jump
+            MODEL, PROMPT, TABLE, make_chooser(sampling, 19), cache, jump
         )
         assert whole(TABLE, output)
         assert whole(TABLE, with_drafts)

@@ -7,7 +7,7 @@ import torch
 
 from helpers import corpus
 from helpers.model import shipped
-from helpers.model.contributions import contributions, residual_contributions
+from helpers.model.contributions import logit_contributions, residual_contributions
 from helpers.model.probe import without_heads, without_mlp
 from helpers.recording.diary import load_diary
 from tests.tiny import tiny, tokens
@@ -18,7 +18,7 @@ def test_contributions_sum_to_logit_difference(tied: bool) -> None:
     model, ids = tiny(dtype=torch.float64, tied=tied), tokens(1, 7)
     parts = residual_contributions(model, ids)
     assert [*parts][:3] + [*parts][-1:] == ["embedding", "attention 1", "MLP 1", "MLP 3"]
-    adds, logits = contributions(model, parts, 3, [1, 5, 7]), model(ids)[0, -1]
+    adds, logits = logit_contributions(model, parts, 3, [1, 5, 7]), model(ids)[0, -1]
     assert torch.allclose(model.lm_head(model.norm(sum(parts.values()))), logits)
     difference = logits[3] - logits[[1, 5, 7]].mean()
     assert sum(adds.values()) == pytest.approx(difference.item(), abs=1e-12)

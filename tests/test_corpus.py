@@ -18,7 +18,7 @@ seeds = st.integers(0, 2**32)
 
 
 def test_a_fifth_of_pairs_is_held_out() -> None:
-    kept, out = corpus.pairs(), corpus.pairs(held_out=True)
+    kept, out = corpus.name_city_pairs(), corpus.name_city_pairs(held_out=True)
     assert len(out) * 5 == len(NAMES) * len(CITIES)
     assert set(kept) | set(out) == set(itertools.product(NAMES, CITIES))
     assert not set(kept) & set(out)
@@ -36,7 +36,7 @@ def test_corpus_matches_the_shipped_weights() -> None:
 
 @given(seeds, st.booleans())
 def test_diary_signature_matches_its_opening(seed: int, held_out: bool) -> None:
-    diary = corpus.diary(random.Random(seed), held_out=held_out)
+    diary = corpus.random_diary(random.Random(seed), held_out=held_out)
     assert corpus.is_held_out(diary.name, diary.city) == held_out
     opening = diary.words[: diary.words.index(".")]
     assert {diary.name, diary.city} <= set(opening)
@@ -49,7 +49,7 @@ def test_diary_signature_matches_its_opening(seed: int, held_out: bool) -> None:
 @given(seeds, st.integers(0, 72))
 @example(0, 72)
 def test_quiet_stretch_has_requested_length(seed: int, quiet: int) -> None:
-    diary = corpus.diary(random.Random(seed), quiet=quiet)
+    diary = corpus.random_diary(random.Random(seed), min_quiet_words=quiet)
     stretch = diary.prompt.split()[-2 - quiet : -2]
     assert len(stretch) == quiet
     assert not {diary.name, diary.city} & set(stretch)
@@ -57,12 +57,17 @@ def test_quiet_stretch_has_requested_length(seed: int, quiet: int) -> None:
 
 @pytest.mark.parametrize("quiet", [-1, 73])
 def test_quiet_length_out_of_range_is_refused(quiet: int) -> None:
-    with pytest.raises(ValueError, match=f"quiet is {quiet}; expected 0 to 72 words, as a diary has 120 at"):
-        corpus.diary(random.Random(0), quiet=quiet)
+    with pytest.raises(
+        ValueError, match=f"words is {quiet}; expected 0 to 72: a diary has at most 120 words"
+    ):
+        corpus.random_diary(random.Random(0), min_quiet_words=quiet)
 
 
 def test_vocabulary_is_exactly_the_corpus_words() -> None:
-    words, entries = corpus.vocabulary(), list(itertools.islice(corpus.entries(random.Random(0)), 3000))
+    words, entries = (
+        corpus.vocabulary(),
+        list(itertools.islice(corpus.corpus_entries(random.Random(0)), 3000)),
+    )
     assert sorted(words) == sorted({word for entry in entries for word in entry})
     assert words[0] == EOS
     assert all(entry.index(EOS) == len(entry) - 1 for entry in entries)

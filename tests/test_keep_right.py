@@ -33,7 +33,7 @@ def taught(cell_id: str, **names: Any) -> dict[str, Any]:
 
 @torch.inference_mode()
 def test_its_logits_are_those_of_helpers() -> None:
-    model, tokenizer = shipped.load()
+    model, tokenizer = shipped.load_shipped()
     words = [token.text for token in load_diary().sequences[0].tokens]
     ids = tokenizer.encode(" ".join(words))
     rows = n05.ModelCache()

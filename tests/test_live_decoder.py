@@ -18,9 +18,9 @@ from safetensors.torch import load as load_bytes
 from helpers import corpus
 from helpers.model import shipped
 from helpers.model.cache import GrowingCache
-from helpers.model.generate import generate, run
+from helpers.model.generate import generate, next_token_logits
 from helpers.model.load.safetensors import PREFIX
-from helpers.model.load.weights import assemble
+from helpers.model.load.weights import make_model_with_weights
 from helpers.model.transformer import Transformer
 from helpers.recording.model import record_model
 from helpers.sampling import Sampling, next_probabilities
@@ -63,7 +63,7 @@ def numbers(node: str, what: str, given: list[Any], file: Path | None = None) ->
 def load_halved() -> tuple[Transformer, Tokenizer]:
     """Return the shipped model with the numbers of the page's file, in float32, and its tokenizer."""
     weights = {name.removeprefix(PREFIX): x.float() for name, x in load_bytes(PATH.read_bytes()).items()}
-    return assemble(shipped.CONFIG, weights), shipped.load()[1]
+    return make_model_with_weights(shipped.CONFIG, weights), shipped.load_shipped()[1]
 
 
 halved = pytest.fixture(scope="module")(load_halved)
@@ -76,9 +76,9 @@ def texts(halved: tuple[Transformer, Tokenizer]) -> list[list[int]]:
 
 
 def test_the_file_is_the_shipped_model_rounded() -> None:
-    assert PATH.read_bytes() == pack_model(shipped.load()[0], list(shipped.VOCABULARY))
+    assert PATH.read_bytes() == pack_model(shipped.load_shipped()[0], list(shipped.VOCABULARY))
     stored = load_bytes(PATH.read_bytes())
-    for name, weight in shipped.load()[0].state_dict().items():
+    for name, weight in shipped.load_shipped()[0].state_dict().items():
         if name != "lm_head.weight":
             assert torch.equal(stored[PREFIX + name], weight.half()), name
 
@@ -269,7 +269,7 @@ def test_a_changed_word(node: str, halved: tuple[Transformer, Tokenizer]) -> Non
     sentence = answers(node, PATH, [ask, ask | {"now": before}], "changed")
     kept, fresh = (GrowingCache(model.config) for _ in range(2))
     for tokens, cache in ((before, kept), (now, fresh)):
-        run(model, torch.tensor([tokens]), cache)
+        next_token_logits(model, torch.tensor([tokens]), cache)
     for name, a, b in (("k", kept.k, fresh.k), ("v", kept.v, fresh.v)):
         wanted = [(x - y).abs().amax((0, 1, 3)) / y.abs().max() for x, y in zip(a, b, strict=True)]
         np.testing.assert_allclose(sentence[0][name], torch.stack(wanted), atol=1e-5)
@@ -280,7 +280,7 @@ def test_a_changed_word(node: str, halved: tuple[Transformer, Tokenizer]) -> Non
         cache.truncate(len(now) - 1)  # the last token runs again
         output = now[-1:]
         for _ in range(3):
-            output.append(int(run(model, torch.tensor([output[-1:]]), cache).argmax()))
+            output.append(int(next_token_logits(model, torch.tensor([output[-1:]]), cache).argmax()))
         assert sentence[0][name] == {"tokens": output[1:], "texts": tokenizer.words(output[1:])}
     assert sentence[0]["stale"]["texts"] != sentence[0]["fresh"]["texts"] == ["Emma", "from", "Oslo"]
 

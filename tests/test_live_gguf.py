@@ -369,7 +369,7 @@ def test_the_published_model_says_what_it_says_in_python(found: Path, node: str,
 def readable(tokenizer: Tokenizer, text: str) -> bool:
     """Whether the vocabulary has all letters of a text."""
     try:
-        tokenizer.check_known(text)
+        tokenizer.check_in_vocabulary(text)
     except ValueError:
         return False
     return True

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from helpers.model.attention import attend, rope_frequencies, rotation
 from helpers.model.config import LatentConfig, Llama3Scaling, ModelConfig, QKNormConfig
-from helpers.model.kinds import make_model
 from helpers.model.latent import LatentTransformer
+from helpers.model.model_classes import make_model
 from tests.tiny import SCALING, SIZES, tiny, tiny_config
 
 torch.set_num_threads(1)

@@ -184,7 +184,7 @@ planted("one position for all sequences", [EACH], "unsloth #3699", of=PagedCache
 @planted("rows behind the end are read", [EACH], "tt-metal #41215", of=PagedCache.make_layout)
 def _(old: Any, self: Any, T: int) -> Any:
     found = old(self, T)
-    return found._replace(read_slots=self.slots()[..., : found.mask.shape[-1]].flatten())
+    return found._replace(read_slots=self.slot_indices()[..., : found.mask.shape[-1]].flatten())
 
 
 # --- attention and the blocks ---
@@ -216,7 +216,10 @@ planted("angles are rounded to bfloat16", [NARROW], of=attention.rotation)(
 
 
 @planted(
-    "the last prompt token is fed twice", [GREEDY, FIELDS], "text-generation-webui PR#4145", of=generate.run
+    "the last prompt token is fed twice",
+    [GREEDY, FIELDS],
+    "text-generation-webui PR#4145",
+    of=generate.next_token_logits,
 )
 def _(old: Any, model: Any, tokens: Tensor, cache: Any) -> Tensor:
     fed = cache.__dict__.pop("again", tokens)
@@ -258,12 +261,12 @@ planted("the token after all drafts from q", [EXACT], of=sampling.accept_sampled
 
 REFUSED, INSIDE = test_load.test_config_is_refused_by_name, test_load.test_a_window_can_be_stayed_inside_of
 SAME = test_load.test_it_is_the_model_that_transformers_makes_of_it
-planted("the window of a checkpoint is ignored", [REFUSED, INSIDE], "nanochat #452", of=config.window_of)(
-    lambda old, *given: None
-)
-planted("the window of a checkpoint is one too short", [SAME], "transformers #37574", of=config.window_of)(
-    lambda old, *given: (old(*given) or 1) - 1 or None
-)
+planted(
+    "the window of a checkpoint is ignored", [REFUSED, INSIDE], "nanochat #452", of=config.sliding_window_of
+)(lambda old, *given: None)
+planted(
+    "the window of a checkpoint is one too short", [SAME], "transformers #37574", of=config.sliding_window_of
+)(lambda old, *given: (old(*given) or 1) - 1 or None)
 
 
 @pytest.mark.parametrize("bug", planted.bugs, ids=str)

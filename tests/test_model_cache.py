@@ -85,7 +85,13 @@ def test_truncated_cache_continues_correctly(kind: str, kept: int, seed: int) ->
 @exact
 def test_positions_and_mask(kind: str) -> None:
     cache = EXACT[kind](tiny_config())
-    assert (cache.length, cache.n_entries, cache.n_layers, cache.max_len, cache.changes) == (0, 0, 3, 40, 0)
+    assert (cache.length, cache.n_entries, cache.n_layers, cache.max_len, cache.change_count) == (
+        0,
+        0,
+        3,
+        40,
+        0,
+    )
     assert cache.positions(3).flatten().tolist() == [0, 1, 2]
     assert cache.mask(2).view(2, 2).tolist() == [[True, False], [True, True]]
     cache.advance(3)
@@ -95,7 +101,7 @@ def test_positions_and_mask(kind: str) -> None:
     assert cache.mask(1).all()  # a decode step masks nothing
     cache.truncate(1)
     assert cache.mask(2).view(2, 3).int().tolist() == [[1, 1, 0], [1, 1, 1]]
-    assert (cache.length, cache.n_entries, cache.changes) == (1, 1, 2)
+    assert (cache.length, cache.n_entries, cache.change_count) == (1, 1, 2)
 
 
 @exact
@@ -190,11 +196,11 @@ def test_failed_pass_leaves_cache_unchanged(kind: str, place: str) -> None:
     ids, cache = tokens(2, 12), fresh(kind, 2)
     expected = in_passes(MODEL, ids, [5, 4, 3], fresh(kind, 2))
     first = in_passes(MODEL, ids[:, :5], [5], cache)
-    before, counts = entries(cache), (cache.length, cache.n_entries, cache.changes)
+    before, counts = entries(cache), (cache.length, cache.n_entries, cache.change_count)
     with failing(MODEL, place), pytest.raises(KeyboardInterrupt):
         in_passes(MODEL, ids[:, 5:8].flip(1), [3], cache)
     assert torch.equal(entries(cache), before)
-    assert (cache.length, cache.n_entries, cache.changes) == counts
+    assert (cache.length, cache.n_entries, cache.change_count) == counts
     same(torch.cat([first, in_passes(MODEL, ids[:, 5:], [4, 3], cache)], 1), expected)
 
 
@@ -234,9 +240,9 @@ def test_restore_is_exact(kind: str) -> None:
         if kind not in ("static", "paged"):  # those overwrite truncated entries
             cache.reset()
         in_passes(MODEL, ids[:, 8 : 8 + sum(split)], split, cache)
-        changes = cache.changes
+        changes = cache.change_count
         cache.restore(snapshot)
-        assert cache.changes > changes
+        assert cache.change_count > changes
         same(in_passes(MODEL, ids[:, 8:14], [6], cache), expected)
     with pytest.raises(ValueError, match="the snapshot is of another cache"):
         deepcopy(cache).restore(snapshot)
@@ -259,7 +265,7 @@ def test_restore_refuses_overwritten_entries(kind: str) -> None:
 
 def test_paged_restore_resets_each_length() -> None:
     cache, ids = PagedCache(MODEL.config, 2, dtype=torch.float64), tokens(2, 12)
-    with cache.expect([3, 5]):
+    with cache.ragged_pass([3, 5]):
         in_passes(MODEL, ids[:, :5], [5], cache)
     snapshot = cache.snapshot()
     for _ in range(2):
@@ -289,7 +295,7 @@ def test_append_refuses_mismatched_entries(kind: str) -> None:
     nbytes = cache.nbytes
     with pytest.raises(ValueError, match="45 new tokens after 0 make 45"):
         cache.append(0, good.repeat(1, 1, 9, 1), good.repeat(1, 1, 9, 1))
-    assert (cache.nbytes, cache.length, cache.changes) == (nbytes, 0, 0)
+    assert (cache.nbytes, cache.length, cache.change_count) == (nbytes, 0, 0)
 
 
 @every
@@ -299,9 +305,9 @@ def test_truncate_accepts_whole_numbers_only(kind: str) -> None:
     for length in (5, -1, 1.5, "1", None, True):
         with pytest.raises(ValueError, match=r"length is .*; expected .*0 to \[?4"):
             cache.truncate(length)  # type: ignore[arg-type]
-    assert (cache.length, cache.changes) == (4, 1)
+    assert (cache.length, cache.change_count) == (4, 1)
     cache.truncate(np.int64(3))  # type: ignore[arg-type]
     assert type(cache.length) is int
     KINDS[kind](MODEL.config).truncate(0)
     cache.advance(0)
-    assert (cache.length, [*cache.lengths], cache.changes) == (3, [3], 3)
+    assert (cache.length, [*cache.lengths], cache.change_count) == (3, [3], 3)

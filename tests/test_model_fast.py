@@ -112,7 +112,7 @@ def test_twin_runs_unequal_lengths_in_shuffled_pages(split: list[tuple[int, int,
             ends = enumerate(zip(cache.lengths, new, strict=True))
             T, parts = max(new), [(b, at, at + n) for b, (at, n) in ends]
             padded = [[0] * (T - stop + at) + ids[b, at:stop].tolist() for b, at, stop in parts]
-            with cache.expect(new):
+            with cache.ragged_pass(new):
                 output = TWIN(torch.tensor(padded), cache)
             for b, at, stop in parts:
                 torch.testing.assert_close(output[b, T - stop + at :], right[b, at:stop], **BOUND)

@@ -164,7 +164,7 @@ def test_generation_attributes() -> None:
         reply = generate(model, PROMPT, 20, cache=cache, eos_ids=first, sampling=sampling)
         assert list(reply) == reply.tokens == expected
         assert (reply.stop_reason, len(reply.seconds)) == ("eos", len(expected))
-        assert (cache.length, cache.changes) == (len(PROMPT) + len(expected) - 1, len(expected))
+        assert (cache.length, cache.change_count) == (len(PROMPT) + len(expected) - 1, len(expected))
         for layer in range(2):
             for mine, theirs in ((cache.k, whole.k), (cache.v, whole.v)):
                 seen = theirs[layer][:, :, : cache.length]
@@ -230,7 +230,7 @@ def test_failed_token_leaves_cache_unchanged(
             return int(logits.argmax())
         raise KeyboardInterrupt("Ctrl-C")
 
-    monkeypatch.setattr(module, "chooser", lambda *_: choose)
+    monkeypatch.setattr(module, "make_chooser", lambda *_: choose)
     reply = generate(model, PROMPT, 8, cache=cache, eos_ids=())
     output = [next(reply), next(reply)]
     if weight:

@@ -34,8 +34,8 @@ class Poisoned(PagedCache):
         super().__init__(config, batch, pool=pool, tables=[[] for _ in range(batch)])
         self.poison()
 
-    def update(self, *given: Any, **rest: Any) -> None:
-        super().update(*given, **rest)
+    def commit(self, *given: Any, **rest: Any) -> None:
+        super().commit(*given, **rest)
         self.poison()
 
     def poison(self) -> None:
@@ -48,11 +48,11 @@ class Poisoned(PagedCache):
         for x in (self.k, self.v):
             x.transpose(1, 2).transpose(0, 1)[:, :, ~used] = math.nan  # (Hkv, L, n_pages, page_size, D)
 
-    def expect(self, n_new: Any) -> Any:
+    def ragged_pass(self, n_new: Any) -> Any:
         for table, length, n in zip(self.tables, self.lengths, n_new, strict=True):
             while len(table) * self.page_size < length + n:
                 table.append(self.free.pop())
-        return super().expect(n_new)
+        return super().ragged_pass(n_new)
 
 
 def run(cache: Any, counts: list[int], T: int, output: Tensor, fill: int = 0) -> None:
@@ -60,7 +60,7 @@ def run(cache: Any, counts: list[int], T: int, output: Tensor, fill: int = 0) ->
     new, starts = torch.full((len(counts), T), fill), list(cache.lengths)
     for b, (start, n) in enumerate(zip(starts, counts, strict=True)):
         new[b, T - n :] = TEXTS[b, start : start + n]
-    with cache.expect(counts):
+    with cache.ragged_pass(counts):
         logits = MODEL(new, cache)
     for b, (start, n) in enumerate(zip(starts, counts, strict=True)):
         output[b, start : start + n] = logits[b, T - n :]
@@ -95,7 +95,7 @@ def test_batched_logits_equal_single_sequences(passes: Any, cut: list[int], size
 def test_positions_and_mask() -> None:
     cache = PagedCache(CONFIG, 2, lengths=[3, 1])
     cache.mask(3)  # for three new tokens of each sequence
-    with cache.expect([1, 2]):
+    with cache.ragged_pass([1, 2]):
         assert cache.positions(3).tolist() == [[1, 2, 3], [0, 1, 2]]
         assert cache.mask(3).int().tolist() == [
             [[[1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]],
@@ -103,9 +103,9 @@ def test_positions_and_mask() -> None:
         ]
         cache.advance(3)
     assert (cache.lengths, len(cache.entry_positions())) == ([4, 3], 4)
-    assert cache.positions(1).tolist() == [[4], [3]]  # `expect` was for one pass only
+    assert cache.positions(1).tolist() == [[4], [3]]  # `ragged_pass` was for one pass only
     cache.truncate(2)
-    assert (cache.lengths, cache.length, cache.changes) == ([2, 2], 2, 2)
+    assert (cache.lengths, cache.length, cache.change_count) == ([2, 2], 2, 2)
 
 
 def test_two_sequences_share_a_page() -> None:
@@ -120,15 +120,15 @@ def test_two_sequences_share_a_page() -> None:
 def test_invalid_arguments_are_refused() -> None:
     cache = PagedCache(CONFIG, 2, 10, page_size=4, lengths=[8, 2])  # 12 slots, of which 10 may be used
     message = "3 new tokens after 8 make 11 in sequence 0; expected at most 10"
-    with cache.expect([3, 3]), pytest.raises(ValueError, match=message):
+    with cache.ragged_pass([3, 3]), pytest.raises(ValueError, match=message):
         cache.positions(3)
     message = "got 2 columns; expected 3 or more"
-    with cache.expect([3, 3]), pytest.raises(ValueError, match=message):
+    with cache.ragged_pass([3, 3]), pytest.raises(ValueError, match=message):
         cache.positions(2)
     wrong: Any
     for wrong in ([1], [1, -1], [True, 1], [1.5, 1]):
         message = r"is \[.*\]; expected 2 whole numbers, 0 or more"
-        with pytest.raises(ValueError, match=message), cache.expect(wrong):
+        with pytest.raises(ValueError, match=message), cache.ragged_pass(wrong):
             pass
         with pytest.raises(ValueError, match=message):
             PagedCache(CONFIG, 2, lengths=wrong)
@@ -142,9 +142,9 @@ def test_invalid_arguments_are_refused() -> None:
 
 def test_failed_pass_does_not_affect_the_next() -> None:
     cache = PagedCache(CONFIG, 2, **DOUBLE)
-    with pytest.raises(ValueError, match="token id 99"), cache.expect([1, 2]):
+    with pytest.raises(ValueError, match="token id 99"), cache.ragged_pass([1, 2]):
         MODEL(torch.tensor([[0, 99], [6, 7]]), cache)
-    with failing(MODEL, "layers.2"), pytest.raises(KeyboardInterrupt), cache.expect([1, 2]):
+    with failing(MODEL, "layers.2"), pytest.raises(KeyboardInterrupt), cache.ragged_pass([1, 2]):
         MODEL(TEXTS[:2, :2], cache)
     same(MODEL(TEXTS[:2, :2], cache), ALONE[:2, :2])
     assert cache.lengths == [2, 2]

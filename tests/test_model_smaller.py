@@ -103,14 +103,14 @@ def test_window_truncates_to_reachable_lengths(window: Any, sinks: int) -> None:
         possible = [all(map(set.issubset, layers, kept)) for layers in needed] + [True]
         minimum = max((n + 1 for n in range(stored) if not possible[n]), default=0)
         for n in range(stored + 1):
-            before = repr(cache), cache.changes, [x.tolist() for x in cache.kept_positions]
+            before = repr(cache), cache.change_count, [x.tolist() for x in cache.kept_positions]
             if possible[n]:
                 deepcopy(cache).truncate(n)
                 continue
             message = f"length is {n}, but entries .* dropped or .* expected {minimum} to {stored}, or reset"
             with pytest.raises(ValueError, match=message):
                 cache.truncate(n)
-            assert before == (repr(cache), cache.changes, [x.tolist() for x in cache.kept_positions])
+            assert before == (repr(cache), cache.change_count, [x.tolist() for x in cache.kept_positions])
         cache.truncate(11)
 
 
@@ -189,7 +189,7 @@ def test_quantized_nbytes_is_exact(bits: Any, per: Any, nbytes: float) -> None:
     in_passes(MODEL, tokens(2, 37), [30, 7], cache)
     assert cache.n_quantized == 32
     assert cache.nbytes == 2 * 3 * 3 * (32 * nbytes + 5 * 128)
-    held = [*cache.k, *cache.v, *(part for x in cache.quantized for layer in x for part in layer)]
+    held = [*cache.k, *cache.v, *(part for x in cache.quantized for layer in x for part in layer or ())]
     storages = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in held}
     assert sum(storages.values()) == cache.nbytes
 

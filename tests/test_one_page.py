@@ -35,7 +35,7 @@ def test_sixty_lines_that_import_nothing_of_helpers() -> None:
 
 @torch.inference_mode()
 def test_its_logits_are_those_of_helpers(page: dict[str, Any]) -> None:
-    model, tokenizer = shipped.load()
+    model, tokenizer = shipped.load_shipped()
     tokens = [token.id for token in load_diary().sequences[0].tokens if token.id is not None]
     assert page["tokens_of"](tokenizer.decode(tokens)) == tokens
     expected = model(torch.tensor([tokens]))[0].numpy()

@@ -47,7 +47,7 @@ def all_logits(model: Transformer, texts: list[list[int]], rng: random.Random) -
         counts = [min(n, rng.choice([0, 1, 1, 1, 6, 17])) for n in left]
         T, at = max(*counts, 1) + rng.choice([0, 0, 3]), list(cache.lengths)
         new = [[0] * (T - n) + text[i : i + n] for text, i, n in zip(texts, at, counts, strict=True)]
-        with cache.expect(counts):
+        with cache.ragged_pass(counts):
             logits = model(torch.tensor(new), cache)
         for rows, each, n in zip(output, logits, counts, strict=True):
             rows.append(each[T - n :])
@@ -83,7 +83,7 @@ def test_same_bits_after_a_shared_prefix(dtype: torch.dtype) -> None:
 
 def test_engine_output_equals_single_request() -> None:
     """The shipped model, in bfloat16 with a tie in every fifth step; pages shared, prompts in chunks."""
-    model, tokenizer = shipped.load()
+    model, tokenizer = shipped.load_shipped()
     model = make_batch_invariant(model.bfloat16())
     engine = Engine(model, 5, token_budget=24)
     texts = [
@@ -125,7 +125,7 @@ def test_unsupported_width_is_refused() -> None:
 
 def test_row_bits_do_not_depend_on_block_position() -> None:
     """Products of the shipped model and of the small ones, in both dtypes."""
-    for model in (shipped.load()[0], *(small(torch.float32, sizes) for sizes in SIZES)):
+    for model in (shipped.load_shipped()[0], *(small(torch.float32, sizes) for sizes in SIZES)):
         for part in [part for part in model.modules() if isinstance(part, torch.nn.Linear)]:
             for dtype in DTYPES:
                 weight, x = part.weight.to(dtype), torch.randn(8, part.in_features).to(dtype)

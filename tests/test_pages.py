@@ -157,7 +157,7 @@ def test_prefill_against_decode_matches_a_recorded_run(pages: dict[str, str]) ->
     )
     cells = {name: both for name, *both in rows}
     assert len(cells) == len(handout.match_section()["table"].splitlines()) - 2
-    model, tokenizer = shipped.load()
+    model, tokenizer = shipped.load_shipped()
     trace = record_model(model, "Mia writes from Oslo.", tokenizer, max_new_tokens=3)
     T = trace.sequences[0].prompt
     runs = zip(*(trace.only_run(name).runs[0].steps for name in ("cached", "uncached")), strict=True)

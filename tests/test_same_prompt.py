@@ -30,7 +30,7 @@ from tools.same_prompt import (
 
 torch.set_num_threads(1)
 
-MODEL, TOKENIZER = shipped.load()
+MODEL, TOKENIZER = shipped.load_shipped()
 TEXTS = ["Carla writes from Toronto . Carla", "It was", "Emma writes from Cairo"]
 PROMPTS = [TOKENIZER.encode(text) for text in TEXTS]
 
@@ -83,7 +83,7 @@ def test_one_of_three_pairs_has_a_bug_and_no_word_shows_it() -> None:
     assert all(
         a == b for pair in n21.load_run_comparisons().values() for a, b in (one.words for one in pair.words)
     )
-    found = record_suspect_pairs(MODEL, shipped.load()[0].bfloat16(), TOKENIZER)
+    found = record_suspect_pairs(MODEL, shipped.load_shipped()[0].bfloat16(), TOKENIZER)
     for pairs in (load_recorded_results()["pairs"], found):
         off = {name[0]: max(line[3] for line in one["places"]) for name, one in pairs.items()}
         assert off["C"] < 2e-5 < 1e-2 < min(off["A"], off["B"])

@@ -140,12 +140,12 @@ def test_banned_word_stays_banned() -> None:
 
 def test_chooser_uses_one_generator() -> None:
     logits, rng = np.array([1.0, 0.5, 0.2, -1]), np.random.default_rng(5)
-    choose = sampling.chooser(Sampling(1.3, 3, 0.75, seed=5), 4)
+    choose = sampling.make_chooser(Sampling(1.3, 3, 0.75, seed=5), 4)
     drawn = [choose(logits) for _ in range(40)]
     p = sampling.next_probabilities(logits, 1.3, 3, 0.75)
-    assert drawn == [sampling.draw(p, rng) for _ in range(40)]
+    assert drawn == [sampling.sample_index(p, rng) for _ in range(40)]
     assert set(drawn) == {0, 1}, "top-k counts: of all four, three reach 0.75"
-    assert {sampling.chooser(Sampling(seed=seed), 4)(logits) for seed in range(5)} == {0}
+    assert {sampling.make_chooser(Sampling(seed=seed), 4)(logits) for seed in range(5)} == {0}
 
 
 def test_sampling_as_text() -> None:
@@ -172,7 +172,7 @@ def test_sampling_as_text() -> None:
 )
 def test_sampling_settings_out_of_range(wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=re.escape(says)):
-        sampling.chooser(Sampling(**{"temperature": 1.0} | wrong), 3)
+        sampling.make_chooser(Sampling(**{"temperature": 1.0} | wrong), 3)
     if wrong.keys() <= {"top_k", "top_p"}:
         with pytest.raises(ValueError, match=re.escape(says)):
             sampling.next_probabilities(np.array([1.0, 2.0, 3.0]), **wrong)

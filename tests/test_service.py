@@ -41,7 +41,14 @@ def test_a_window_limits_the_bytes_of_a_chat() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"card": "abacus"}, {"tools": -1}, {"turns": 0}, {"pause": 0}, {"memory_gib": "80"}, {"model": "?"}],
+    [
+        {"card": "abacus"},
+        {"tool_tokens": -1},
+        {"turns": 0},
+        {"pause_seconds": 0},
+        {"memory_gib": "80"},
+        {"model": "?"},
+    ],
 )
 def test_invalid_settings_are_rejected(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="expected"):

@@ -71,10 +71,10 @@ def test_tests_use_an_empty_model_cache(monkeypatch: pytest.MonkeyPatch) -> None
 
     from helpers.model import published  # with PyTorch
 
-    for place in (published.cached_file(), Path(HF_HUB_CACHE)):
+    for place in (published.cached_gguf_path(), Path(HF_HUB_CACHE)):
         assert re.match(r"watch-it-decode-\w+/", place.relative_to(tempfile.gettempdir()).as_posix())
-    monkeypatch.setenv(published.OFFLINE, "1")
-    assert published.find() is None
+    monkeypatch.setenv(published.OFFLINE_VARIABLE, "1")
+    assert published.find_published() is None
 
 
 def test_missing_chromium_skips_or_fails_in_ci(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ def test_signature_accuracy_checks_name_and_city() -> None:
 @pytest.mark.parametrize("make", [GrowingCache, SIXTEEN])
 def test_next_word_losses_through_a_cache(make: Any) -> None:
     """Though the diaries are cut into passes: each word counts once, in a short diary as in a long one."""
-    model, tokenizer = shipped.load()
+    model, tokenizer = shipped.load_shipped()
     diaries = held_out_diaries(3, seed=4)
     with torch.no_grad():
         texts = [torch.tensor([tokenizer.encode(diary.text)]) for diary in diaries]
@@ -67,7 +67,7 @@ def test_next_word_losses_through_a_cache(make: Any) -> None:
 
 
 def test_held_out_diaries_depend_on_seed() -> None:
-    a, b, c = (held_out_diaries(3, seed, quiet=40) for seed in (1, 1, 2))
+    a, b, c = (held_out_diaries(3, seed, min_quiet_words=40) for seed in (1, 1, 2))
     assert len(a) == 3
     assert a == b != c
     assert all(corpus.is_held_out(diary.name, diary.city) for diary in a)
@@ -77,7 +77,7 @@ def test_held_out_diaries_depend_on_seed() -> None:
 @pytest.fixture(scope="module")
 def loaded() -> tuple[Transformer, Tokenizer]:
     """The shipped model and its tokenizer."""
-    return shipped.load()
+    return shipped.load_shipped()
 
 
 def test_shipped_files_are_small(loaded: tuple[Transformer, Tokenizer]) -> None:
@@ -99,7 +99,7 @@ def test_variants_differ_in_cache_size(variant: str) -> None:
     files = list(shipped.weights_folder(variant).iterdir())
     assert {path.name for path in files} == {"config.json", "model.safetensors"}
     assert sum(path.stat().st_size for path in files) < 4_000_000
-    model, _ = shipped.load(variant)
+    model, _ = shipped.load_shipped(variant)
     assert model.config == shipped.VARIANTS[variant]
     assert vars(shipped.CONFIG).items() - vars(model.config).items() <= {("n_kv_heads", 2)}
 

@@ -21,7 +21,7 @@ from helpers.model.contributions import residual_contributions
 from helpers.model.generate import decode_step, generate
 from helpers.model.speculate import Draft, Drafter, EarlyExit, PromptLookup, Speculation
 from helpers.model.transformer import Transformer
-from helpers.sampling import Sampling, accept, accept_or_resample, draw, next_probabilities
+from helpers.sampling import Sampling, accept, accept_or_resample, next_probabilities, sample_index
 from tests.tiny import tiny
 
 torch.set_num_threads(1)
@@ -66,7 +66,7 @@ def empty(max_len: int = 40, kind: type[Cache] = StaticCache, model: Transformer
         (lambda: PromptLookup(0), "max_ngram_size is 0"),
         (lambda: ask(PromptLookup(), max_new_tokens=0), "max_new_tokens"),
         (lambda: ask(EarlyExit(OTHER, 1)), "the drafter is of another model"),
-        (lambda: EarlyExit(MODEL, 3), "n is 3; expected 1 to 2 of 3 layers"),
+        (lambda: EarlyExit(MODEL, 3), "n_layers is 3; expected 1 to 2, of 3 layers"),
         (
             lambda: ask(PromptLookup(), cache=empty(kind=WindowCache)),
             "WindowCache cannot truncate",
@@ -250,7 +250,7 @@ def every_way(run: Callable[[Any], Any]) -> dict[Any, Any]:
 
 def test_acceptance_rate() -> None:
     p, q = np.array([3, 2, 1]) / 6, np.array([1, 2, 3]) / 6
-    taken = every_way(lambda rng: accept_or_resample(p, q, draw(q, rng), rng.random()) is None)
+    taken = every_way(lambda rng: accept_or_resample(p, q, sample_index(q, rng), rng.random()) is None)
     assert taken[True] == pytest.approx(np.minimum(p, q).sum())
     assert accept_or_resample(np.array([1.0, 0]), np.array([0.5, 0.5]), 1, 0.0) is not None  # 0 < 0 is not
 

@@ -167,10 +167,10 @@ def test_failed_pass_leaves_state_unchanged(layers: tuple[int, ...]) -> None:
     model, ids = MODELS[layers], tokens(2, 12)
     cache = StateCache(model.config, 2, **DOUBLE)
     first = in_passes(model, ids[:, :5], [5], cache)
-    before = repr(cache), cache.changes, dict(cache.states)
+    before = repr(cache), cache.change_count, dict(cache.states)
     with failing(model, "lm_head"), pytest.raises(KeyboardInterrupt):
         in_passes(model, ids[:, 5:8].flip(1), [3], cache)
-    assert (repr(cache), cache.changes, cache.states) == before
+    assert (repr(cache), cache.change_count, cache.states) == before
     same(torch.cat([first, in_passes(model, ids[:, 5:], [4, 3], cache)], 1), model(ids))
 
 

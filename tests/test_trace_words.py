@@ -75,7 +75,10 @@ def shipped_in(dtype: torch.dtype) -> Any:
 
 
 def run(model: Any, like: Trace | None = None) -> Trace:
-    tokenizer, text = shipped.load()[1], "This is the diary of Chen from Oslo . The afternoon in Oslo was"
+    tokenizer, text = (
+        shipped.load_shipped()[1],
+        "This is the diary of Chen from Oslo . The afternoon in Oslo was",
+    )
     reply = [token.id or 0 for token in like.sequences[0].tokens[like.sequences[0].prompt :]] if like else ()
     return watch(model, tokenizer, text, max_new_tokens=12, reply=reply)
 

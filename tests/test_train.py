@@ -87,7 +87,7 @@ def test_three_training_steps_by_hand(capsys: pytest.CaptureFixture[str]) -> Non
             group["lr"] = rate
         optimizer.step()
         losses.append(loss.item())
-    assert train(ours, data, 3, lr=0.02, bar=False) == pytest.approx(losses, rel=1e-4)
+    assert train(ours, data, 3, lr=0.02, progress_bar=False) == pytest.approx(losses, rel=1e-4)
     assert capsys.readouterr().out == ""
     assert lengths[0] > 1.5, "a gradient that is short anyway would not show whether it is shortened"
     for a, b in zip(ours.parameters(), parameters, strict=True):
@@ -97,9 +97,9 @@ def test_three_training_steps_by_hand(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_train_reads_one_batch_per_step() -> None:
     left = iter(some(5))
-    train(small(), left, 3, bar=False)
+    train(small(), left, 3, progress_bar=False)
     with pytest.raises(ValueError, match="only 2 batches; expected one for each of 3 steps"):
-        train(small(), left, 3, bar=False)
+        train(small(), left, 3, progress_bar=False)
 
 
 def test_nan_loss_stops_training() -> None:
@@ -107,7 +107,7 @@ def test_nan_loss_stops_training() -> None:
     with torch.no_grad():
         model.norm.weight.fill_(math.nan)
     with pytest.raises(ArithmeticError, match="the loss is nan: make a new model and lower lr"):
-        train(model, some(3), 3, bar=False)
+        train(model, some(3), 3, progress_bar=False)
 
 
 def test_train_command_writes_checkpoint(

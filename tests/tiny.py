@@ -10,7 +10,7 @@ import torch
 
 from helpers.model.cache import Cache
 from helpers.model.config import Llama3Scaling, ModelConfig
-from helpers.model.kinds import make_model
+from helpers.model.model_classes import make_model
 from helpers.model.transformer import Transformer
 
 SCALING = Llama3Scaling(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_seq_len=16)

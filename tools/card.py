@@ -33,9 +33,9 @@ from helpers.cost.step import step_time
 from helpers.model import shipped
 from helpers.model.cache import StaticCache
 from helpers.model.config import SIZES, ModelConfig
-from helpers.model.generate import run
-from helpers.model.kinds import make_model
+from helpers.model.generate import next_token_logits
 from helpers.model.load.config import read_config
+from helpers.model.model_classes import make_model
 from helpers.model.transformer import Transformer
 from helpers.timing import time_in_turns
 from helpers.timing.steps import repeatable_pass
@@ -90,7 +90,7 @@ def step_ms(model: Transformer, users: int, tokens: int) -> float:
         stored.normal_()
     cache.advance(tokens)
     newest = torch.zeros(users, 1, dtype=torch.int64, device=DEVICE)
-    return 1000 * fastest(repeatable_pass(cache, partial(run, model, newest, cache)))
+    return 1000 * fastest(repeatable_pass(cache, partial(next_token_logits, model, newest, cache)))
 
 
 def record(

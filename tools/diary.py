@@ -42,7 +42,7 @@ def record_diary() -> Trace:
 
     Each run begins with a training pass.
     """
-    model, tokenizer = shipped.load()
+    model, tokenizer = shipped.load_shipped()
     name = "weather diaries"
     trace = record_model(
         model, PROMPT, tokenizer, max_new_tokens=WORDS, sampling=Sampling(1.0, seed=SEED), name=name
@@ -60,7 +60,7 @@ def record_logits(trace: Trace) -> DiaryLogits:
     The result also has other replies to the same prompt, and attention weights in other texts; see
     `DiaryLogits`.
     """
-    model, tokenizer = shipped.load()
+    model, tokenizer = shipped.load_shipped()
     ids = [token.id for token in trace.sequences[0].tokens]
     logits = model(torch.tensor([ids[:-1]]))[0].numpy()
     vocabulary = [tokenizer.decode([n]) for n in range(tokenizer.vocab_size)]

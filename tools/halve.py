@@ -16,7 +16,7 @@ from safetensors.torch import save
 from helpers.model import shipped
 from helpers.model.load import load
 from helpers.model.load.config import config_to_json
-from helpers.model.load.safetensors import stored
+from helpers.model.load.safetensors import tensors_to_save
 from helpers.model.transformer import Transformer
 from tools.launch import argument_parser
 
@@ -30,7 +30,7 @@ def pack_model(
 ) -> bytes:
     """Return the bytes of one safetensors file with a model, in `dtype`, and its vocabulary."""
     about = {"name": name, "config": config_to_json(model.config, dtype), "vocabulary": vocabulary}
-    weights = {key: tensor.to(dtype) for key, tensor in stored(model).items()}
+    weights = {key: tensor.to(dtype) for key, tensor in tensors_to_save(model).items()}
     return save(weights, metadata={"model": json.dumps(about)})  # one key: the order of several is not fixed
 
 

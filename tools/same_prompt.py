@@ -304,7 +304,7 @@ def main() -> None:
     if torch.backends.cpu.get_cpu_capability() != "AVX2":
         sys.exit("this processor does not support AVX2, which the record needs; nothing was written")
     torch.set_num_threads(1)
-    model, tokenizer = shipped.load()
+    model, tokenizer = shipped.load_shipped()
     narrow = copy.deepcopy(model).bfloat16()
     rng = random.Random(0)
     prompts = [

@@ -255,7 +255,7 @@ def record_six_diaries() -> EngineTrace:
     from helpers.recording.engine import StepRecorder
     from helpers.serve.engine import Engine
 
-    model, tokenizer = shipped.load()
+    model, tokenizer = shipped.load_shipped()
     begin = "Mia writes from Oslo. Monday is sunny in Oslo. Mia swam in the lake."
     alike = (f"{begin} {more}" for more in ("Today weather is so", "Today weather is cold", "A fox slept in"))
     others = (tokenizer.encode(diary.text) for diary in evaluate.held_out_diaries(6, seed=1)[1:4])

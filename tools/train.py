@@ -17,8 +17,8 @@ import torch
 
 from helpers.model import evaluate, shipped
 from helpers.model.cache import StateCache, WindowCache
-from helpers.model.kinds import make_model
 from helpers.model.load import save
+from helpers.model.model_classes import make_model
 from helpers.model.state import StateTransformer
 from helpers.model.train import batches, train
 from helpers.model.transformer import Transformer
@@ -39,7 +39,7 @@ def print_report(model: Transformer, tokenizer: Tokenizer) -> None:
         words = evaluate.next_words(model, tokenizer, prompt)
         print(f"{prompt} →", ", ".join(f"{word} {p:.3f}" for word, p in words))
     any_gap = evaluate.held_out_diaries(DIARIES, seed=1)
-    long_gap = evaluate.held_out_diaries(DIARIES, seed=2, quiet=64)
+    long_gap = evaluate.held_out_diaries(DIARIES, seed=2, min_quiet_words=64)
     for name, diaries in {"any": any_gap, "over 64": long_gap}.items():
         share = evaluate.signature_accuracy(model, tokenizer, diaries, StateCache)
         if isinstance(model, StateTransformer):  # no window without KV entries in all layers
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
     torch.set_num_threads(1)
     tokenizer, model = Tokenizer.from_words(shipped.VOCABULARY), make_model(shipped.VARIANTS[options.variant])
     if options.begin:
-        weights = shipped.load(options.begin)[0].state_dict()
+        weights = shipped.load_shipped(options.begin)[0].state_dict()
         model.load_state_dict(weights, strict=False)  # all weights that both models have
     start = time.perf_counter()
     losses = train(model, batches(tokenizer, options.seed), options.steps)

@@ -39,7 +39,7 @@ def measure_attention_to_name(model: Transformer, tokenizer: Tokenizer, batches:
         tokenizer: its tokenizer.
         batches: number of batches on which the model has been trained.
     """
-    read, diaries = shipped.DIARY.split(), evaluate.held_out_diaries(50, seed=5, quiet=12)
+    read, diaries = shipped.DIARY.split(), evaluate.held_out_diaries(50, seed=5, min_quiet_words=12)
     run = record_model(model, shipped.DIARY, tokenizer, max_new_tokens=1, training=False, uncached=False)
     weights = run.attention_weights(len(read) - 1, *shipped.NAME_HEAD)
     words = dict(evaluate.next_words(model, tokenizer, shipped.DIARY, n=tokenizer.vocab_size))
@@ -79,6 +79,6 @@ def main() -> None:
             yield texts
 
     with suppress(SeenEnoughError):
-        train(model, watched(), STEPS, bar=False)
+        train(model, watched(), STEPS, progress_bar=False)
     lines = ",\n".join(json.dumps(one) for one in seen)
     n08.TRAINING_RECORDS_FILE.write_text(f"[\n{lines}\n]\n", encoding="utf-8")

@@ -23,7 +23,7 @@ from helpers.check.result import format_value
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.tables import Table
 from helpers.drawing.words import SMALL, join_words, shorten
-from helpers.sampling import Sampling, chooser, softmax
+from helpers.sampling import Sampling, make_chooser, softmax
 
 PROMPT = "Mia writes from Oslo. Monday is sunny in Oslo. Mia swam in the lake. Today weather is so nice."
 OLD_TEXT = "Today weather is so nice. Emma writes from Cairo. Emma swam in the lake."
@@ -115,7 +115,7 @@ def generate_reply(
     Returns:
         The drawn words; the last may be `<eos>`.
     """
-    words, choose = load_weights().words, chooser(Sampling(1.0, seed=seed), len(load_weights().words))
+    words, choose = load_weights().words, make_chooser(Sampling(1.0, seed=seed), len(load_weights().words))
     for new in prompt_passes:
         logits = run_pass(new, cache)
     reply: list[str] = []

@@ -256,7 +256,7 @@ def shipped_model_without(part: str) -> Transformer:
     Args:
         part: one of `REMOVABLE_PARTS`; "nothing" returns the whole model.
     """
-    model, _ = shipped.load()
+    model, _ = shipped.load_shipped()
     blocks: Any = model.layers
     for block in blocks:
         if part == "attention":

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from helpers.check.exercise import Case, Exercise
 from helpers.cost.models import MODELS
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.model.published import known_text
+from helpers.model.published import text_or_known_prompt
 from helpers.recording.hf import load_hf_model as load_hf_model
 from helpers.recording.hf import watch
 from helpers.tokenizer import Tokenizer
@@ -47,7 +47,9 @@ def record_countries(model: Any, tokenizer: Tokenizer, sentences: Iterable[str])
     for sentence in sentences:
         for country in COUNTRIES.split():
             beginning = sentence[: sentence.index("}") + 1]
-            text, start = (known_text(tokenizer, part.format(country)) for part in (sentence, beginning))
+            text, start = (
+                text_or_known_prompt(tokenizer, part.format(country)) for part in (sentence, beginning)
+            )
             last, place = (len(tokenizer.encode(part)) - 1 for part in (text, start))
             yield CountryTrace(watch(model, tokenizer, text, max_new_tokens=1), last, place)
 

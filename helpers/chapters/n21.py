@@ -21,7 +21,7 @@ from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import printable
 from helpers.model import shipped
 from helpers.model.cache import PagedCache
-from helpers.model.generate import run
+from helpers.model.generate import next_token_logits
 from helpers.model.transformer import Transformer
 from helpers.recording.hf import load_hf_model, watch
 from helpers.recording.model import record_model
@@ -160,7 +160,7 @@ def responses_of_two_engines(prompt: str, max_new_tokens: int = 24) -> list[dict
     Returns:
         Two responses with logprobs, as from `chat_completion_logprobs`: that of our engine first.
     """
-    model, tokenizer = shipped.load()
+    model, tokenizer = shipped.load_shipped()
     ours = record_model(
         model, prompt, tokenizer, max_new_tokens=max_new_tokens, training=False, uncached=False
     )

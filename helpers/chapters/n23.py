@@ -71,8 +71,8 @@ def count_signed_right(model: Transformer, tokenizer: Tokenizer, gap: int, posit
     """
     right = 0
     for rng in map(random.Random, range(20)):
-        name, city = rng.choice(corpus.pairs(held_out=True))
-        ids = tokenizer.encode(" ".join([*corpus.body(rng, name, city, gap), "Signed by"]))
+        name, city = rng.choice(corpus.name_city_pairs(held_out=True))
+        ids = tokenizer.encode(" ".join([*corpus.diary_body(rng, name, city, gap), "Signed by"]))
         places, cache = torch.arange(len(ids)), StateCache(model.config)
         places[:-gap] += position_shift
         cache.positions = lambda T, places=places: places  # type: ignore[method-assign, misc]

@@ -60,7 +60,7 @@ def residual_contributions(model: Transformer, tokens: Tensor) -> dict[str, Tens
 
 
 @torch.no_grad()
-def contributions(
+def logit_contributions(
     model: Transformer, parts: dict[str, Tensor], word: int, others: Sequence[int]
 ) -> dict[str, float]:
     """Return each part's contribution to the logit of a word, minus its mean contribution to other words.
@@ -89,4 +89,4 @@ def name_contributions(model: Transformer, tokenizer: Tokenizer, prompt: str, na
     prediction, p = next_words(model, tokenizer, prompt, 1)[0]
     word, *others = tokenizer.encode(" ".join([name, *(other for other in corpus.NAMES if other != name)]))
     parts = residual_contributions(model, torch.tensor([tokenizer.encode(prompt)]))
-    return NameContributions(f"{prediction} ({p:.2f})", contributions(model, parts, word, others))
+    return NameContributions(f"{prediction} ({p:.2f})", logit_contributions(model, parts, word, others))

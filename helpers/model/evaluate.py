@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -20,10 +21,10 @@ from helpers.tokenizer import Tokenizer
 CHANCE = 1 / (len(corpus.NAMES) * len(corpus.CITIES))
 
 
-def held_out_diaries(n: int, seed: int, quiet: int | None = None) -> list[Diary]:
-    """Return n random diaries whose (name, city) pairs are not in training; `quiet` as in `corpus.diary`."""
+def held_out_diaries(n: int, seed: int, min_quiet_words: int | None = None) -> list[Diary]:
+    """Return n random diaries with held-out (name, city) pairs; other arguments as in `random_diary`."""
     rng = random.Random(seed)
-    return [corpus.diary(rng, held_out=True, quiet=quiet) for _ in range(n)]
+    return [corpus.random_diary(rng, held_out=True, min_quiet_words=min_quiet_words) for _ in range(n)]
 
 
 def copy_distance(diary: Diary) -> int:
@@ -82,25 +83,25 @@ def signature_accuracy(
     return n_correct / len(diaries)
 
 
+class WordLosses(NamedTuple):
+    """How well a model predicts N words: all words of some diaries except the first of each."""
+
+    losses: Tensor  # cross-entropy of each word, in nats, (N,)
+    p_eos: Tensor  # probability of `<eos>` at the position of each word, (N,)
+
+
 @torch.inference_mode()
 def next_word_losses(
     model: Transformer,
     tokenizer: Tokenizer,
     diaries: Sequence[Diary],
     make_cache: Callable[[ModelConfig], Cache] = GrowingCache,
-) -> tuple[Tensor, Tensor]:
-    """Measure how well a model predicts each word of some diaries, run 16 tokens per pass.
-
-    The first word of each diary is not predicted. N is the number of all other words.
-
-    Returns:
-        The cross-entropy loss of each word, in nats, (N,), and the probability of `<eos>` at the position of
-        each word, (N,).
-    """
+) -> WordLosses:
+    """Measure how well a model predicts the words of diaries; the model runs 16 tokens per pass."""
     losses, p_eos = [], []
     for diary in diaries:
         ids, cache = torch.tensor([tokenizer.encode(diary.text)]), make_cache(model.config)
         logits = torch.cat([model(new, cache) for new in ids[:, :-1].split(16, dim=1)], dim=1)[0]  # (T, V)
         losses.append(F.cross_entropy(logits, ids[0, 1:], reduction="none"))
         p_eos.append(logits.softmax(-1)[:, tokenizer.eos_id])
-    return torch.cat(losses), torch.cat(p_eos)
+    return WordLosses(torch.cat(losses), torch.cat(p_eos))

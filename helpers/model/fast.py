@@ -70,7 +70,7 @@ def speed_up(model: Transformer, *, bits: int = 32, threads: int | None = None) 
     # All kernels are compiled now, or read from Numba's cache, by one process at a time: if two processes
     # write that cache at once, code of one may be stored under the types of the other, and the next process
     # crashes: https://github.com/numba/numba/issues/4807.
-    with FileLock(Path(kernels.product.stats.cache_path) / "kernels.lock"), torch.inference_mode():
+    with FileLock(Path(kernels.linear_loop.stats.cache_path) / "kernels.lock"), torch.inference_mode():
         twin(torch.zeros(1, 1, dtype=torch.int64), StaticCache(twin.config, max_len=1))
     twin.threads = threads
     return twin
@@ -135,16 +135,16 @@ class NarrowLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         rows = np.ascontiguousarray(x.detach().reshape(-1, x.shape[-1]).numpy())
-        multiply = self.by_kernel if len(rows) <= MAX_TOKENS else self.by_torch
+        multiply = self.multiply_with_kernel if len(rows) <= MAX_TOKENS else self.multiply_with_torch
         return multiply(rows).view(*x.shape[:-1], -1)
 
-    def by_kernel(self, rows: np.ndarray) -> Tensor:
+    def multiply_with_kernel(self, rows: np.ndarray) -> Tensor:
         """Return the layer's outputs (N, F) for rows (N, C), computed by the compiled loop."""
         out = np.empty((len(rows), len(self.matrix)), np.float32)
-        kernels.product(rows, self.matrix, self.scale, self.bias, out)
+        kernels.linear_loop(rows, self.matrix, self.scale, self.bias, out)
         return torch.from_numpy(out)
 
-    def by_torch(self, rows: np.ndarray) -> Tensor:
+    def multiply_with_torch(self, rows: np.ndarray) -> Tensor:
         """Return the layer's outputs (N, F) for rows (N, C), computed by PyTorch.
 
         The matrix is first converted to float32, also by PyTorch: if Numba's threads did this, they and
@@ -219,31 +219,31 @@ class FastTransformer(Transformer):
         norms = [(b.input_layernorm.weight, b.post_attention_layernorm.weight) for b in blocks]
         self.norms = np.stack([[weight.detach().numpy() for weight in pair] for pair in norms])
         self.last_norm, self.eps = model.norm.weight.detach().numpy(), np.float32(model.norm.eps)
-        self.layers = nn.ModuleList(self.block(layer, block) for layer, block in enumerate(blocks))
+        self.layers = nn.ModuleList(self.make_block(layer, block) for layer, block in enumerate(blocks))
         self.lm_head: Any = NarrowLinear(*(part[0] for part in stack_linears([[model.lm_head]], bits)))
         parts = [*self.modules()][1:]
         self.hooks = [hooks for part in parts for hooks in (part._forward_hooks, part._forward_pre_hooks)]
 
-    def block(self, layer: int, plain: Any) -> Block:
+    def make_block(self, layer: int, original: Any) -> Block:
         """Return a layer of ordinary modules whose linear layers are views of the stacked matrices.
 
         Args:
             layer: index of the layer, from 0.
-            plain: the same layer of the original model, whose norms are copied.
+            original: the same layer of the original model, whose norms are copied.
         """
         with torch.device("meta"):  # shapes without memory
             block: Any = Block(self.config, layer)
-        block.input_layernorm = deepcopy(plain.input_layernorm)
-        block.post_attention_layernorm = deepcopy(plain.post_attention_layernorm)
-        attention, mlp, old = block.self_attn, block.mlp, plain.self_attn
+        block.input_layernorm = deepcopy(original.input_layernorm)
+        block.post_attention_layernorm = deepcopy(original.post_attention_layernorm)
+        attention, mlp, old = block.self_attn, block.mlp, original.self_attn
         attention.q_proj, attention.k_proj, attention.v_proj = unstack_linears(
             self.qkv, layer, (old.q_proj, old.k_proj, old.v_proj)
         )
         (attention.o_proj,) = unstack_linears(self.o, layer, (old.o_proj,))
         mlp.gate_proj, mlp.up_proj = unstack_linears(
-            self.gate_up, layer, (plain.mlp.gate_proj, plain.mlp.up_proj)
+            self.gate_up, layer, (original.mlp.gate_proj, original.mlp.up_proj)
         )
-        (mlp.down_proj,) = unstack_linears(self.down, layer, (plain.mlp.down_proj,))
+        (mlp.down_proj,) = unstack_linears(self.down, layer, (original.mlp.down_proj,))
         return block
 
     def forward(self, tokens: Tensor, cache: Cache | None = None, *, last_only: bool = False) -> Tensor:
@@ -260,7 +260,7 @@ class FastTransformer(Transformer):
         x = np.ascontiguousarray(x[:, -1:] if last_only else x)
         normed = np.empty((x.shape[0] * x.shape[1], x.shape[2]), np.float32)
         kernels.norm_loop(x.reshape(normed.shape), self.last_norm, self.eps, normed)
-        logits = self.lm_head.by_kernel(normed).view(*x.shape[:2], -1)
+        logits = self.lm_head.multiply_with_kernel(normed).view(*x.shape[:2], -1)
         cache.advance(tokens.shape[1])
         return logits
 
@@ -278,7 +278,7 @@ class FastTransformer(Transformer):
         x = self.embed_tokens.weight.detach().numpy()[tokens.numpy()]
         L = len(self.layers)  # a draft model has the first few of the cache's layers
         if isinstance(cache, PagedCache):
-            layout = cache.page_table(), np.array(cache.lengths), np.array(cache.n_new(T))
+            layout = cache.page_table(), np.array(cache.lengths), np.array(cache.n_new_tokens(T))
         else:  # one page of max_len slots for each sequence
             layout = np.arange(B)[:, None], np.full(B, cache.length), np.full(B, T)
         kernels.layers_loop(

@@ -14,7 +14,7 @@ from torch import Tensor
 from helpers.model.cache import Cache, StaticCache
 from helpers.model.config import check_eos
 from helpers.model.transformer import Transformer, check_cache, check_tokens
-from helpers.sampling import GREEDY, Sampling, chooser
+from helpers.sampling import GREEDY, Sampling, make_chooser
 from helpers.validate import check_whole
 
 Tokens = Sequence[int] | Sequence[Sequence[int]] | np.ndarray | Tensor
@@ -30,7 +30,7 @@ def prefill(model: Transformer, prompt: Tokens, cache: Cache) -> Tensor:
     Raises:
         ValueError: the ids are invalid or do not fit into the cache, which is then unchanged.
     """
-    return run(model, as_tokens(prompt, model.config.vocab_size), cache)
+    return next_token_logits(model, as_tokens(prompt, model.config.vocab_size), cache)
 
 
 def decode_step(model: Transformer, newest: Tokens, cache: Cache) -> Tensor:
@@ -46,10 +46,10 @@ def decode_step(model: Transformer, newest: Tokens, cache: Cache) -> Tensor:
     tokens = as_tokens(newest, model.config.vocab_size)
     if tokens.shape[1] != 1:
         raise ValueError(f"got {tokens.shape[1]} tokens; expected one for each sequence: (B, 1)")
-    return run(model, tokens, cache)
+    return next_token_logits(model, tokens, cache)
 
 
-def run(model: Transformer, tokens: Tensor, cache: Cache) -> Tensor:
+def next_token_logits(model: Transformer, tokens: Tensor, cache: Cache) -> Tensor:
     """Run token ids (B, T), already checked; return the logits of the last position, (B, V)."""
     with torch.inference_mode():  # a sixth faster than no_grad, because views are not tracked either
         logits = model(tokens.to(model.embed_tokens.weight.device), cache, last_only=True)
@@ -90,14 +90,14 @@ class Generation:
         def stream(changes: int) -> Iterator[int]:
             try:
                 while not self.stop_reason:
-                    if cache.changes != changes:
+                    if cache.change_count != changes:
                         message = f"the cache, now of {cache.length} tokens, was used by something else"
                         raise ValueError(f"{message} during this reply; make a cache for each reply")
                     start = time.perf_counter()
                     new = next_tokens([*prompt, *self.tokens])
                     self.seconds += [time.perf_counter() - start] + [0.0] * (len(new) - 1)
                     self.tokens += new
-                    changes = cache.changes
+                    changes = cache.change_count
                     if new[-1] in eos_ids:
                         self.stop_reason = "eos"
                     elif len(self.tokens) == max_new_tokens:
@@ -110,7 +110,7 @@ class Generation:
                 raise
 
         # The counter is read now, so that of two replies only the first to start can use the cache.
-        self._stream = stream(cache.changes)
+        self._stream = stream(cache.change_count)
 
     def __iter__(self) -> Iterator[int]:
         return self._stream
@@ -147,11 +147,11 @@ def generate(
             back.
     """
     ids, cache, stop_ids = check_request(model, prompt, max_new_tokens, cache, eos_ids)
-    choose = chooser(sampling, model.config.vocab_size)
+    choose = make_chooser(sampling, model.config.vocab_size)
 
     def next_tokens(ids: list[int]) -> list[int]:
         with rollback_on_error(cache):
-            return [choose(to_numpy(run(model, torch.tensor([ids[cache.length :]]), cache)))]
+            return [choose(to_numpy(next_token_logits(model, torch.tensor([ids[cache.length :]]), cache)))]
 
     return Generation(next_tokens, prompt=ids, max_new_tokens=max_new_tokens, cache=cache, eos_ids=stop_ids)
 

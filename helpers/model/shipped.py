@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from helpers import corpus
 from helpers.model import load as checkpoints
@@ -51,9 +52,16 @@ def weights_folder(variant: str) -> Path:
     return FOLDER if VARIANTS[variant] is CONFIG else FOLDER / variant
 
 
-def load(variant: str = "gqa") -> tuple[Transformer, Tokenizer]:
+class LoadedModel(NamedTuple):
+    """A model with its weights loaded, and the tokenizer that belongs to it."""
+
+    model: Transformer
+    tokenizer: Tokenizer
+
+
+def load_shipped(variant: str = "gqa") -> LoadedModel:
     """Load a variant of the trained model, and its tokenizer, from the package.
 
     `tools/train.py` wrote the weights. KeyError if the variant is not in `VARIANTS`.
     """
-    return checkpoints.load(weights_folder(variant)), Tokenizer.from_words(VOCABULARY)
+    return LoadedModel(checkpoints.load(weights_folder(variant)), Tokenizer.from_words(VOCABULARY))

@@ -73,7 +73,7 @@ def speculate_round(
         return draft, new_tokens
 
 
-class Round(NamedTuple):
+class SpeculationRound(NamedTuple):
     """The result of one round: the number of draft tokens, and how many of those were accepted."""
 
     n_drafted: int
@@ -84,10 +84,11 @@ class Speculation(Generation):
     """A reply in progress, used like a `Generation`; each pass adds up to k + 1 tokens.
 
     Attributes:
-        rounds: a `Round` for each pass of the model so far. The first is the prefill, which has no draft.
+        rounds: a `SpeculationRound` for each pass of the model so far. The first is the prefill, without a
+            draft.
     """
 
-    rounds: list[Round]
+    rounds: list[SpeculationRound]
 
 
 def speculate(
@@ -126,7 +127,7 @@ def speculate(
     if isinstance(drafter, type) or not isinstance(drafter, Drafter):
         raise ValueError(f"the drafter is {drafter!r}; expected an object such as PromptLookup()")
     if isinstance(drafter, EarlyExit) and drafter.model is not model:
-        raise ValueError("the drafter is of another model; expected EarlyExit(model, n) of this one")
+        raise ValueError("the drafter is of another model; expected EarlyExit(model, n_layers) of this one")
 
     def next_tokens(ids: list[int]) -> list[int]:
         # A round may add one token more than it drafts. The prefill has no draft.
@@ -134,7 +135,7 @@ def speculate(
         draft, new = speculate_round(model, ids, d, drafter, cache, sampler, stop_ids)
         # The new tokens are the accepted draft tokens, then one that the model chose instead of the draft's.
         n_accepted = sum(a == b for a, b in zip(draft.tokens, new, strict=False))
-        reply.rounds.append(Round(len(draft.tokens), n_accepted))
+        reply.rounds.append(SpeculationRound(len(draft.tokens), n_accepted))
         return new
 
     reply = Speculation(next_tokens, prompt=ids, max_new_tokens=max_new_tokens, cache=cache, eos_ids=stop_ids)
@@ -201,14 +202,14 @@ def prompt_lookup(text: Sequence[int], max_ngram_size: int) -> list[int]:
 
 
 class EarlyExit:
-    """A drafter that runs the first n layers of the model, followed by its final norm and LM head.
+    """A drafter that runs the first `n_layers` layers of the model, then its final norm and LM head.
 
     It reads the entries of those layers from the model's cache. The entries that it adds are truncated when
     the draft is complete; the verifying pass computes them again.
     """
 
-    def __init__(self, model: Transformer, n: int) -> None:
-        self.model, self.draft_model = model, first_layers(model, n)
+    def __init__(self, model: Transformer, n_layers: int) -> None:
+        self.model, self.draft_model = model, first_layers(model, n_layers)
 
     def propose(self, text: Sequence[int], k: int, cache: Cache, sampler: Sampler) -> Draft:
         length, ids, q = cache.length, [*text], list[np.ndarray | None]()
@@ -221,17 +222,19 @@ class EarlyExit:
         return Draft(ids[len(text) :], None if sampler.greedy else np.array(q))
 
 
-def first_layers(model: Transformer, n: int) -> Transformer:
-    """Return a model of the first n layers with the same final norm and LM head, sharing all weights."""
-    if check_whole("n", n) >= len(model.layers):
-        raise ValueError(f"n is {n!r}; expected 1 to {len(model.layers) - 1} of {len(model.layers)} layers")
+def first_layers(model: Transformer, n_layers: int) -> Transformer:
+    """Return a model of the first layers with the same final norm and LM head, sharing all weights."""
+    if check_whole("n_layers", n_layers) >= len(model.layers):
+        raise ValueError(
+            f"n_layers is {n_layers!r}; expected 1 to {len(model.layers) - 1}, of {len(model.layers)} layers"
+        )
     shallow = copy.copy(model)
-    shallow._modules = {**model._modules, "layers": model.layers[:n]}
+    shallow._modules = {**model._modules, "layers": model.layers[:n_layers]}
     return shallow
 
 
-def last_logits(model: Transformer, new: Sequence[int], n: int, cache: Cache) -> np.ndarray:
-    """Run the new tokens in one pass; return the logits of the last n positions, (n, V)."""
+def last_logits(model: Transformer, new_tokens: Sequence[int], n_positions: int, cache: Cache) -> np.ndarray:
+    """Run the new tokens in one pass; return the logits of the last positions, (n_positions, V)."""
     with torch.inference_mode():
-        tokens = torch.tensor([new], device=model.embed_tokens.weight.device)
-        return to_numpy(model(tokens, cache, last_only=n == 1)[:, -n:])
+        tokens = torch.tensor([new_tokens], device=model.embed_tokens.weight.device)
+        return to_numpy(model(tokens, cache, last_only=n_positions == 1)[:, -n_positions:])

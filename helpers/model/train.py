@@ -63,7 +63,7 @@ def learning_rate(step: int, steps: int, peak: float) -> float:
 
 
 def train(
-    model: nn.Module, batches: Iterable[Tensor], steps: int, *, lr: float = 2e-3, bar: bool = True
+    model: nn.Module, batches: Iterable[Tensor], steps: int, *, lr: float = 2e-3, progress_bar: bool = True
 ) -> list[float]:
     """Train a model in place for a fixed number of steps, with AdamW.
 
@@ -72,7 +72,7 @@ def train(
         batches: at least `steps` batches of token ids, (B, T + 1) each.
         steps: number of steps; each uses one batch.
         lr: the highest learning rate; see `learning_rate`.
-        bar: whether to show a progress bar with the loss, on standard output.
+        progress_bar: whether to show a progress bar with the loss, on standard output.
 
     Returns:
         The loss of each batch, in nats per token, before the model was updated with that batch.
@@ -87,11 +87,13 @@ def train(
     optimizer = torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95))
     losses: list[float] = []
     model.train()
-    with tqdm(total=steps, disable=not bar, file=sys.stdout, mininterval=0.5, unit="step") as progress:
+    with tqdm(
+        total=steps, disable=not progress_bar, file=sys.stdout, mininterval=0.5, unit="step"
+    ) as progress:
         for texts in itertools.islice(batches, steps):
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(len(losses), steps, lr)
-            losses.append(update(model, optimizer, texts))
+            losses.append(training_step(model, optimizer, texts))
             progress.set_postfix(loss=f"{losses[-1]:.3f}", refresh=False)
             progress.update()
     model.eval()
@@ -100,7 +102,7 @@ def train(
     return losses
 
 
-def update(model: nn.Module, optimizer: torch.optim.Optimizer, texts: Tensor) -> float:
+def training_step(model: nn.Module, optimizer: torch.optim.Optimizer, texts: Tensor) -> float:
     """Make one optimizer step on texts (B, T + 1); return the loss before the step, in nats per token."""
     loss = next_token_loss(model, texts)
     check_finite(loss)

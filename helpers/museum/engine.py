@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from helpers.model.cache import Cache, GrowingCache, WindowCache
-from helpers.model.generate import run
+from helpers.model.generate import next_token_logits
 from helpers.museum.exhibit import Fingerprint, fingerprint, load_model
 from helpers.museum.runner import Runner
 from helpers.validate import check_whole
@@ -106,13 +106,13 @@ class ReferenceServer(WindowCache):
     def serve(self) -> None:
         """Serve the earlier request, then answer the prompt."""
         if self.earlier_ids:
-            run(self.base_model, torch.tensor([self.earlier_ids]), self)
+            next_token_logits(self.base_model, torch.tensor([self.earlier_ids]), self)
             self.reset()
         prompt = [*self.runner.model.config.eos_ids] * self.probe.pads + self.prompt_ids
         self.n_reused = self.n_cached_tokens() // PAGE_SIZE * PAGE_SIZE
         n_cached = self.probe.pads + self.n_reused if self.n_reused else 0
         if n_cached:
-            run(self.base_model, torch.tensor([prompt[:n_cached]]), self)
+            next_token_logits(self.base_model, torch.tensor([prompt[:n_cached]]), self)
         self.runner.before_step = self.serve_concurrent_request
         self.runner.generate_reply(prompt, self, self.probe.chunk or len(prompt), n_cached)
 

@@ -34,7 +34,7 @@ def load_model(name: str) -> tuple[Transformer, Tokenizer]:
     `name` is "diary" for the shipped model, or the name of a changed copy: "hybrid", "adapter", "bfloat16" or
     "sharing".
     """
-    model, tokenizer = shipped.load("hybrid" if name == "hybrid" else "gqa")
+    model, tokenizer = shipped.load_shipped("hybrid" if name == "hybrid" else "gqa")
     if name == "adapter":
         model = with_adapter(model, scale=1.5)
     if name == "bfloat16":

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from helpers.model.cache import GrowingCache, StateCache, StaticCache, WindowCache
-from helpers.model.generate import run
+from helpers.model.generate import next_token_logits
 from helpers.museum import engine
 from helpers.museum.engine import Probe, ReferenceServer, common_prefix_length, override_rotary_positions
 from helpers.museum.exhibit import SHARING_LAYER, RoundedLinear, load_model, register_exhibit
@@ -234,7 +234,9 @@ def bug_length_from_window_layer(runner: Runner, prompt: ExhibitPrompt, with_bug
 def bug_entries_reused_without_adapter(runner: Runner, prompt: ExhibitPrompt, with_bug: bool) -> None:
     ids, cache = runner.encode(prompt.text), StaticCache(runner.model.config)
     if n_cached := common_prefix_length(ids[:-1], runner.encode(prompt.other_request)):
-        run(load_model("diary")[0] if with_bug else runner.model, torch.tensor([ids[:n_cached]]), cache)
+        next_token_logits(
+            load_model("diary")[0] if with_bug else runner.model, torch.tensor([ids[:n_cached]]), cache
+        )
     runner.generate_reply(ids, cache, n_cached=n_cached)
 
 
@@ -290,7 +292,7 @@ def bug_state_not_rolled_back(runner: Runner, prompt: ExhibitPrompt, with_bug: b
     def draft(n: int) -> None:
         before = cache.snapshot()
         if n == 1 and prompt.other_request:
-            run(
+            next_token_logits(
                 runner.model, torch.tensor([runner.encode(prompt.other_request)]), cache
             )  # a draft that is rejected
         if with_bug:

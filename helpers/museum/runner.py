@@ -12,7 +12,7 @@ from torch import Tensor
 
 from helpers.model.attention import Core
 from helpers.model.cache import Cache
-from helpers.model.generate import run, to_numpy
+from helpers.model.generate import next_token_logits, to_numpy
 from helpers.model.transformer import Transformer
 from helpers.recording.model import as_array, prompt_tokens, token_selection, trace_model_info
 from helpers.recording.recorder import attention_weights
@@ -125,7 +125,7 @@ class Runner:
                 hooks.enter_context(output.register_forward_pre_hook(self.context_hook(part, layer, new)))
                 for core in filter(lambda module: isinstance(module, Core), attention.modules()):
                     hooks.enter_context(core.register_forward_hook(self.weights_hook(part, layer, new)))
-            logits = run(self.model, torch.tensor([inputs]), cache or self.model.new_cache())[0]
+            logits = next_token_logits(self.model, torch.tensor([inputs]), cache or self.model.new_cache())[0]
         self.trace.runs[0].passes.append(Pass(phase, [part], [], {}))
         self.n_computed = new.stop
         return logits

@@ -21,7 +21,7 @@ from helpers.model.config import ModelConfig
 from helpers.model.generate import generate
 from helpers.model.load.config import read_config
 from helpers.model.load.safetensors import PREFIX, WEIGHTS
-from helpers.model.load.weights import assemble
+from helpers.model.load.weights import make_model_with_weights
 from helpers.model.transformer import Transformer
 from helpers.parallel.communicator import Communicator, RankReport
 
@@ -98,7 +98,9 @@ def load_shard(folder: Path, comm: Communicator) -> Transformer:
     own_config = shard_config(config, comm.rank, comm.world_size)
     with safe_open(folder / WEIGHTS, framework="pt") as file:
         weights = {name.removeprefix(PREFIX): file.get_slice(name) for name in sorted(file.keys())}
-        model = assemble(own_config, shard_weights(weights, config, comm.rank, comm.world_size))
+        model = make_model_with_weights(
+            own_config, shard_weights(weights, config, comm.rank, comm.world_size)
+        )
     all_reduce_outputs(model, comm)
     return model
 

@@ -32,7 +32,7 @@ from transformers import AttentionInterface, AutoModelForCausalLM, DynamicCache
 from helpers.recording.loop import TokenSelection, record_run
 from helpers.recording.model import as_array, display_text, prompt_tokens
 from helpers.recording.recorder import Recorder
-from helpers.sampling import GREEDY, chooser
+from helpers.sampling import GREEDY, make_chooser
 from helpers.trace import Model, Token, Trace
 from helpers.validate import check_whole
 
@@ -97,7 +97,7 @@ def watch(
     check_run_fits(model, len(tokens) + n_new - 1)  # the last is not run
     eos = getattr(model.generation_config, "eos_token_id", None)
     eos_ids = {*(eos if isinstance(eos, list) else [eos])} - {None}
-    choose = chooser(GREEDY, vocab_size)
+    choose = make_chooser(GREEDY, vocab_size)
     selection = TokenSelection(partial(display_text, tokenizer), choose, str(GREEDY), eos_ids, n_top=5)
     recorder = Recorder(sizes, tokens, recorded=[(layer, head) for layer in layers for head in heads])
     recorder.trace.sequences[0].tokens += [

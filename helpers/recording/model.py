@@ -13,11 +13,11 @@ from torch import Tensor
 
 from helpers.model.attention import Core
 from helpers.model.cache import Cache
-from helpers.model.generate import as_tokens, run
+from helpers.model.generate import as_tokens, next_token_logits
 from helpers.model.transformer import Transformer
 from helpers.recording.loop import TokenSelection, record_run
 from helpers.recording.recorder import Recorder
-from helpers.sampling import GREEDY, Sampling, chooser
+from helpers.sampling import GREEDY, Sampling, make_chooser
 from helpers.tokenizer import Tokenizer, token_bytes, token_text
 from helpers.trace import LayerHead, Model, Token, Trace, text_of_bytes
 from helpers.validate import check_whole
@@ -80,7 +80,9 @@ def run_model(
     with ExitStack() as hooks:
         for core in attention_cores(model):
             hooks.enter_context(core.register_forward_hook(hook))
-        return as_array(run(model, torch.tensor([[token.id for token in tokens]]), used_cache)[0])
+        return as_array(
+            next_token_logits(model, torch.tensor([[token.id for token in tokens]]), used_cache)[0]
+        )
 
 
 def attention_cores(model: Transformer) -> list[Core]:
@@ -92,7 +94,7 @@ def token_selection(
     model: Transformer, tokenizer: Tokenizer | None, sampling: Sampling = GREEDY
 ) -> TokenSelection:
     """Return how a model's tokens are chosen. The five most probable tokens are recorded as candidates."""
-    choose = chooser(sampling, model.config.vocab_size)
+    choose = make_chooser(sampling, model.config.vocab_size)
     return TokenSelection(
         partial(display_text, tokenizer), choose, str(sampling), model.config.eos_ids, n_top=5
     )

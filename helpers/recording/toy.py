@@ -10,7 +10,7 @@ import numpy as np
 from helpers import toy
 from helpers.recording.loop import TokenSelection, record_run
 from helpers.recording.recorder import Recorder
-from helpers.sampling import GREEDY, Sampling, chooser
+from helpers.sampling import GREEDY, Sampling, make_chooser
 from helpers.toy import EOS, HEADS, NUMBERS, PROMPT, SINK, VOCABULARY, KVCache
 from helpers.trace import Model, Token, Trace
 from helpers.validate import check_whole
@@ -64,7 +64,7 @@ def record_toy(
 
 def toy_token_selection(sampling: Sampling, ban_eos: bool) -> TokenSelection:
     """Return how the toy's words are chosen. All four words of its vocabulary are recorded as candidates."""
-    choose, eos_id = chooser(sampling, len(VOCABULARY)), VOCABULARY.index(EOS)
+    choose, eos_id = make_chooser(sampling, len(VOCABULARY)), VOCABULARY.index(EOS)
     banned = np.where(ban_eos & (np.arange(len(VOCABULARY)) == eos_id), -np.inf, 0)
     method = str(sampling) + (f", {EOS} banned" if ban_eos else "")
     return TokenSelection(

@@ -35,7 +35,7 @@ class Live(View):
     @property
     def data(self) -> str:
         """The model's word classes, heads and sizes, and models and cards to compare it with, as JSON."""
-        kinds = [corpus.NAMES, corpus.CITIES, *({*words} for words in corpus.SLOTS.values())]
+        kinds = [corpus.NAMES, corpus.CITIES, *({*words} for words in corpus.BLANKS.values())]
         shown = {
             "kinds": [sorted(kind) for kind in kinds],
             "known": len(set(corpus.vocabulary()) - {corpus.EOS, "."}),

@@ -131,7 +131,7 @@ def plain_model(name: str) -> Transformer | None:
     """The model as it is taught; None for the published one where it cannot be had."""
     if name != REAL:
         return common.model_of(name)
-    found = published.find()
+    found = published.find_published()
     return checkpoints.load(found, dtype=torch.float32) if found else None
 
 

@@ -29,7 +29,7 @@ from playwright.sync_api import sync_playwright
 
 from helpers.model.cache import StaticCache
 from helpers.model.fast import speed_up
-from helpers.model.generate import run
+from helpers.model.generate import next_token_logits
 from helpers.model.transformer import Transformer
 from helpers.stepper import Live
 from helpers.stepper.page import Section, build_page, file_script
@@ -132,11 +132,11 @@ def in_python(model: Transformer, turns: int) -> Times:
 
     for _ in range(turns + 1):
         cache, other = (StaticCache(model.config, max_len=CONTEXT + 1) for _ in range(2))
-        time("prefill", lambda cache=cache: run(model, text[:, :-1], cache))  # type: ignore[misc]
+        time("prefill", lambda cache=cache: next_token_logits(model, text[:, :-1], cache))  # type: ignore[misc]
         for _ in range(8):
-            time("cached", lambda cache=cache: run(model, text[:, -1:], cache))  # type: ignore[misc]
+            time("cached", lambda cache=cache: next_token_logits(model, text[:, -1:], cache))  # type: ignore[misc]
             cache.truncate(CONTEXT)
-        time("uncached", lambda other=other: run(model, text, other))  # type: ignore[misc]
+        time("uncached", lambda other=other: next_token_logits(model, text, other))  # type: ignore[misc]
     return {task: ms[len(ms) // (turns + 1) :] for task, ms in taken.items()}
 
 

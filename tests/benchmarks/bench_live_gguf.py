@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.bench_live_gguf        # some minutes; --prompts 5 takes fewer
 
-The file is that of `published.find()`, chosen as from a disk. Not part of the test run.
+The file is that of `published.find_published()`, chosen as from a disk. Not part of the test run.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def memory() -> int:
 def main() -> None:
     """Print the three."""
     prompts = PROMPTS[: common.options(__doc__, prompts=len(PROMPTS)).prompts]
-    if (found := published.find()) is None:
+    if (found := published.find_published()) is None:
         raise SystemExit("the published model cannot be had here")
     model, tokenizer = load(found), load_tokenizer(found)
     with sync_playwright() as playwright:

@@ -92,7 +92,7 @@ def seconds_by_k(ways: Mapping[str, Way], prompts: list[Text], turns: int) -> di
 
 def main() -> None:
     options = common.options(__doc__, turns=5, diaries=10)
-    model, tokenizer = shipped.load()
+    model, tokenizer = shipped.load_shipped()
     prompts = [tokenizer.encode(" ".join(d.words[:12])) for d in held_out_diaries(options.diaries, seed=0)]
     replies = [list(generate(model, prompt, NEW)) for prompt in prompts]
     fast = speed_up(model, threads=1)

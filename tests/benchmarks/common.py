@@ -26,7 +26,7 @@ transformers.logging.disable_progress_bar()
 def model_of(name: str) -> Transformer:
     """A model of this size: trained weights in the smallest, else random ones from a seed."""
     torch.manual_seed(0)
-    model = shipped.load()[0] if name == "shipped" else Transformer(CONFIGS[name])
+    model = shipped.load_shipped()[0] if name == "shipped" else Transformer(CONFIGS[name])
     return model.eval().requires_grad_(False)
 
 

@@ -60,9 +60,9 @@ def opened(show: Show) -> Opened:
 def choose(own: Locator, file: Path) -> None:
     """Choose a file by keys alone."""
     button = own.get_by_role("button", name="Open a file")
-    with own.page.expect_file_chooser() as chooser:
+    with own.page.expect_file_chooser() as make_chooser:
         button.press("Enter")
-    chooser.value.set_files(file)
+    make_chooser.value.set_files(file)
 
 
 def said(own: Locator, who: str = "said") -> list[str]:

@@ -45,14 +45,14 @@ class Snapshot:
     Attributes:
         length: number of tokens that the cache had seen.
         lengths: the same for each sequence.
-        changes: value of `Cache.changes` at that point.
+        change_count: value of `Cache.change_count` at that point.
         owner: identity of the cache that took the snapshot.
         fields: values of the cache's `snapshot_fields`, by name.
     """
 
     length: int
     lengths: tuple[int, ...]
-    changes: int
+    change_count: int
     owner: object
     fields: dict[str, Any] = field(default_factory=dict)
 
@@ -75,8 +75,8 @@ class Cache:
 
     Attributes:
         length: number of tokens seen.
-        changes: a counter that grows with every `advance`, `truncate` and `restore`. It tells a `Generation`
-            whether something else used the cache.
+        change_count: a counter that grows with every `advance`, `truncate` and `restore`. It tells a
+            `Generation` whether something else used the cache.
         can_truncate: whether `truncate` can go back to every earlier length. False for classes that drop or
             round entries, or sum them into a state.
         snapshot_fields: names of the attributes that a snapshot contains. Tensors in these attributes are
@@ -103,7 +103,7 @@ class Cache:
         self.dtype = dtype
         self.device = torch.empty(0, device=device).device  # "cuda" becomes "cuda:0", as tensors have it
         self.length = 0
-        self.changes = 0
+        self.change_count = 0
         self._identity = object()  # a copy has a different identity
         self._memo: tuple[Any, Any] = (None, None)
         if self.max_len > sizes.max_seq_len:
@@ -137,11 +137,11 @@ class Cache:
             A boolean mask, (T, S), or (B, 1, T, S) if sequences differ.
         """
         keys = self.length + T
-        return self.memo(
+        return self.memoize(
             (keys, T), lambda: torch.arange(keys, device=self.device) <= self.positions(T)[:, None]
         )
 
-    def memo(self, key: Any, make: Callable[[], Any]) -> Any:
+    def memoize(self, key: Any, make: Callable[[], Any]) -> Any:
         """Return `make()`, or the previous result if the key is the same as in the previous call.
 
         So whatever all layers of a pass have in common is computed only once.
@@ -181,15 +181,15 @@ class Cache:
     def advance(self, T: int) -> None:
         """Count the T new tokens as seen. The model calls this once per pass, after the last layer."""
         self.check_capacity(T)
-        self.update(self.length + T)
+        self.commit(self.length + T)
 
-    def update(self, length: int, **fields: Any) -> None:
+    def commit(self, length: int, **fields: Any) -> None:
         """Set `length`, and the attributes that change with it, in a single call that Ctrl-C cannot split."""
-        self.__dict__.update(fields, length=length, changes=self.changes + 1)
+        self.__dict__.update(fields, length=length, change_count=self.change_count + 1)
 
     def set_lengths(self, lengths: Sequence[int], /, **fields: Any) -> None:
-        """Set the length of each sequence, and the attributes that change with it, as `update` does."""
-        self.update(max(lengths), **fields)
+        """Set the length of each sequence, and the attributes that change with it, as `commit` does."""
+        self.commit(max(lengths), **fields)
 
     def truncate(self, length: int) -> None:
         """Keep only the first `length` tokens.
@@ -204,7 +204,7 @@ class Cache:
     def snapshot(self) -> Snapshot:
         """Return a snapshot with which `restore` can return to this point."""
         fields = {name: copy.copy(getattr(self, name)) for name in self.snapshot_fields}
-        return Snapshot(self.length, tuple(self.lengths), self.changes, self._identity, fields)
+        return Snapshot(self.length, tuple(self.lengths), self.change_count, self._identity, fields)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Return the cache to exactly the state in which the snapshot was taken.

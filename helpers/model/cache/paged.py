@@ -17,7 +17,7 @@ from helpers.model.config import ModelConfig
 from helpers.validate import check_whole, is_whole
 
 # Bytes of memory in this machine; 64 GiB if the system does not report them.
-MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**36
+MACHINE_NBYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**36
 
 
 class PagePool:
@@ -53,9 +53,11 @@ class PagePool:
         self.sizes, self.page_size = sizes, check_whole("page_size", page_size)
         shape = (sizes.n_layers, check_whole("n_pages", n_pages), sizes.n_kv_heads, self.page_size)
         n_bytes = math.prod(shape) * (sizes.k_dim + sizes.v_dim) * dtype.itemsize
-        if n_bytes > MEMORY // 2:
+        if n_bytes > MACHINE_NBYTES // 2:
             message = f"{n_pages} pages of {page_size} entries take {n_bytes / 2**30:,.1f} GiB"
-            raise ValueError(f"{message}; expected {MEMORY / 2**31:,.0f} at most: ask for fewer pages")
+            raise ValueError(
+                f"{message}; expected {MACHINE_NBYTES / 2**31:,.0f} at most: ask for fewer pages"
+            )
         self.k, self.v = (
             torch.zeros(*shape, width, dtype=dtype, device=device) for width in (sizes.k_dim, sizes.v_dim)
         )
@@ -78,7 +80,8 @@ class PagedCache(StaticCache):
 
     New tokens are right-aligned: the last column of tokens (B, T) has the newest token of every sequence. If
     a sequence has fewer than T new tokens, its first columns are padding, and the pass must run in a block
-    `with cache.expect(…)`. No entry is stored for padding, no token sees it, and its outputs are meaningless.
+    `with cache.ragged_pass(…)`. No entry is stored for padding, no token sees it, and its outputs are
+    meaningless.
 
     Args:
         pool: pool that stores the entries. None makes a pool for this cache alone, in which every sequence
@@ -125,7 +128,7 @@ class PagedCache(StaticCache):
         self.k, self.v = self.pool.k, self.pool.v
 
     @contextmanager
-    def expect(self, n_new: Sequence[int]) -> Iterator[None]:
+    def ragged_pass(self, n_new: Sequence[int]) -> Iterator[None]:
         """Set how many new tokens each sequence has in the pass that runs in this `with` block.
 
         Outside such a block, every sequence has T new tokens. The setting ends with the block, even if the
@@ -148,7 +151,7 @@ class PagedCache(StaticCache):
             raise ValueError(f"{name} is {counts}; expected {self.batch} whole numbers, 0 or more")
         return [int(n) for n in counts]
 
-    def n_new(self, T: int) -> list[int]:
+    def n_new_tokens(self, T: int) -> list[int]:
         """Return how many of the T columns are new tokens, for each sequence.
 
         Raises:
@@ -166,14 +169,14 @@ class PagedCache(StaticCache):
             ValueError: the new tokens do not fit.
         """
         tables = [[*pages] for pages in self.tables]  # a copy: the owner of the pool may change them
-        return self.memo((T, self._expected, tables, self.lengths), lambda: self.make_layout(T))
+        return self.memoize((T, self._expected, tables, self.lengths), lambda: self.make_layout(T))
 
     def make_layout(self, T: int) -> PassLayout:
         """Compute the layout of a pass of T columns. ValueError if the new tokens do not fit."""
-        positions, slots = self.column_positions(T), self.slots()
-        S = max(length + n for length, n in zip(self.lengths, self.n_new(T), strict=True))
+        positions, slots = self.column_positions(T), self.slot_indices()
+        S = max(length + n for length, n in zip(self.lengths, self.n_new_tokens(T), strict=True))
         keys = torch.arange(S, device=self.device)
-        padded = min(self.n_new(T)) < T
+        padded = min(self.n_new_tokens(T)) < T
         if not padded and min(self.lengths) == S - T:  # all lengths are equal: no gather is needed
             read = slots[..., :S]
             write = read[..., S - T :]
@@ -199,10 +202,10 @@ class PagedCache(StaticCache):
         negative.
         """
         self.check_capacity(T)
-        ends = [length + n for length, n in zip(self.lengths, self.n_new(T), strict=True)]
+        ends = [length + n for length, n in zip(self.lengths, self.n_new_tokens(T), strict=True)]
         return torch.tensor(ends, device=self.device)[:, None] + torch.arange(-T, 0, device=self.device)
 
-    def slots(self) -> Tensor:
+    def slot_indices(self) -> Tensor:
         """Return the index of each position's slot in the flattened storage of a layer.
 
         The shape is (B, Hkv, number of slots in the longest page table).
@@ -251,8 +254,8 @@ class PagedCache(StaticCache):
 
     def advance(self, T: int) -> None:
         self.check_capacity(T)
-        lengths = [length + n for length, n in zip(self.lengths, self.n_new(T), strict=True)]
-        self.update(max(lengths), lengths=lengths)
+        lengths = [length + n for length, n in zip(self.lengths, self.n_new_tokens(T), strict=True)]
+        self.commit(max(lengths), lengths=lengths)
 
     def truncate(self, length: int | Sequence[int]) -> None:
         """Keep only the first `length` tokens of each sequence.
@@ -271,7 +274,7 @@ class PagedCache(StaticCache):
         self.set_lengths(lengths, lengths=lengths)
 
     def check_capacity(self, T: int) -> None:
-        for b, (length, n) in enumerate(zip(self.lengths, self.n_new(T), strict=True)):
+        for b, (length, n) in enumerate(zip(self.lengths, self.n_new_tokens(T), strict=True)):
             capacity = min(self.max_len, len(self.tables[b]) * self.page_size)
             if length + n > capacity:
                 raise ValueError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,7 +12,15 @@ from helpers.model.config import ModelConfig
 from helpers.validate import check_whole
 
 BITS = (8, 4, 2, 1)
-AXES = {"token": -1, "channel": -2}  # the axis along which numbers share a scale
+SCALE_AXES = {"token": -1, "channel": -2}  # the axis along which numbers share a scale
+
+
+class QuantizedEntries(NamedTuple):
+    """Keys or values of a layer, quantized in groups: (B, Hkv, groups, group_size, D) before packing."""
+
+    packed: Tensor  # levels, as `pack` returns them
+    low: Tensor  # smallest number of those that share a scale
+    step: Tensor  # step from one level to the next
 
 
 def quantize(x: Tensor, bits: int, dim: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -41,21 +49,18 @@ def dequantize(levels: Tensor, low: Tensor, step: Tensor) -> Tensor:
 def pack(levels: Tensor, bits: int) -> Tensor:
     """Pack levels (…, n, D) into bytes (…, n · bits / 8, D): each byte has levels of 8 / bits rows."""
     shared = levels.unflatten(-2, (-1, 8 // bits))  # (…, n · bits / 8, 8 / bits, D)
-    return (shared << shifts(bits, levels)).sum(dim=-2, dtype=torch.uint8)
+    return (shared << bit_shifts(bits, levels.device)).sum(dim=-2, dtype=torch.uint8)
 
 
 def unpack(packed: Tensor, bits: int) -> Tensor:
     """Unpack bytes (…, n · bits / 8, D) into levels (…, n, D)."""
-    shared = packed.unsqueeze(-2) >> shifts(bits, packed)
+    shared = packed.unsqueeze(-2) >> bit_shifts(bits, packed.device)
     return (shared & (2**bits - 1)).flatten(-3, -2)
 
 
-def shifts(bits: int, like: Tensor) -> Tensor:
-    """Return by how many bits each of the rows that share bytes is shifted, (8 / bits, 1).
-
-    The result is on the device of `like`.
-    """
-    return torch.arange(0, 8, bits, dtype=torch.uint8, device=like.device)[:, None]
+def bit_shifts(bits: int, device: torch.device) -> Tensor:
+    """Return by how many bits each of the rows that share bytes is shifted, (8 / bits, 1)."""
+    return torch.arange(0, 8, bits, dtype=torch.uint8, device=device)[:, None]
 
 
 class QuantizedCache(GrowingCache):
@@ -99,11 +104,12 @@ class QuantizedCache(GrowingCache):
         residual_length: int = 1,
         **other: Any,
     ) -> None:
-        self.bits = pair("bits", bits, BITS)
+        self.bits = key_and_value_settings("bits", bits, BITS)
         widths = sizes.k_dim, sizes.v_dim
         # An entry of width 0 (latent attention stores no values) has no largest number along its own axis.
+        scales = key_and_value_settings("per", per, tuple(SCALE_AXES))
         self.scale_axes = [
-            AXES[p] if width else -2 for p, width in zip(pair("per", per, tuple(AXES)), widths, strict=True)
+            SCALE_AXES[scale] if width else -2 for scale, width in zip(scales, widths, strict=True)
         ]
         self.group_size = check_whole("group_size", group_size, minimum=8)
         self.residual_length = check_whole("residual_length", residual_length)
@@ -116,12 +122,9 @@ class QuantizedCache(GrowingCache):
         self.n_quantized = 0  # number of quantized entries per sequence
         self.quantized = self.empty_quantized()
 
-    def empty_quantized(self) -> list[list[tuple[Tensor, ...]]]:
-        """Return an empty tuple for each layer, in one list for keys and one list for values.
-
-        Later, each tuple has the packed levels, smallest numbers and steps of a layer's quantized entries.
-        """
-        return [[()] * self.n_layers, [()] * self.n_layers]
+    def empty_quantized(self) -> list[list[QuantizedEntries | None]]:
+        """Return None for each layer, in one list for keys and one list for values."""
+        return [[None] * self.n_layers, [None] * self.n_layers]
 
     def n_stored(self, layer: int) -> int:
         """Return the number of entries in full precision, the same in every layer."""
@@ -133,15 +136,15 @@ class QuantizedCache(GrowingCache):
         They are returned in order of position. See `Cache.append`.
         """
         super().append(layer, k, v)
-        return self.read(0, layer), self.read(1, layer)  # (B, Hkv, S, D)
+        return self.dequantized(0, layer), self.dequantized(1, layer)  # (B, Hkv, S, D)
 
-    def read(self, which: int, layer: int) -> Tensor:
-        """Return all keys (`which` is 0) or all values (1) of a layer, dequantized, (B, Hkv, S, D)."""
-        newest, quantized = (self.k, self.v)[which][layer], self.quantized[which][layer]
+    def dequantized(self, kv_index: int, layer: int) -> Tensor:
+        """Return all keys (`kv_index` 0) or all values (1) of a layer in full precision, (B, Hkv, S, D)."""
+        newest, quantized = (self.k, self.v)[kv_index][layer], self.quantized[kv_index][layer]
         if not quantized:
             return newest
         packed, low, step = quantized
-        old = dequantize(unpack(packed, self.bits[which]), low, step)  # (B, Hkv, groups, group, D)
+        old = dequantize(unpack(packed, self.bits[kv_index]), low, step)  # (B, Hkv, groups, group, D)
         return torch.cat([old.flatten(2, 3), newest], dim=2)
 
     def advance(self, T: int) -> None:
@@ -153,28 +156,29 @@ class QuantizedCache(GrowingCache):
         n = max(0, self.n_stored(0) + T - self.residual_length) // self.group_size * self.group_size
         fields: dict[str, Any] = {}
         if n:
-            quantized = [[self.quantize_oldest(i, x, n) for x in range(self.n_layers)] for i in (0, 1)]
+            quantized = [[self.extend_quantized(i, x, n) for x in range(self.n_layers)] for i in (0, 1)]
             # These are copies, so that the memory of the quantized entries is freed.
             k, v = ([x[:, :, n:].clone() for x in entries] for entries in (self.k, self.v))
             fields = {"k": k, "v": v, "quantized": quantized, "n_quantized": self.n_quantized + n}
-        self.update(self.length + T, **fields)
+        self.commit(self.length + T, **fields)
 
-    def quantize_oldest(self, which: int, layer: int, n: int) -> tuple[Tensor, ...]:
-        """Return a layer's quantized entries, extended by the n oldest entries in full precision.
+    def extend_quantized(self, kv_index: int, layer: int, n_oldest: int) -> QuantizedEntries:
+        """Return a layer's quantized keys or values, extended by the oldest that are in full precision.
 
         Args:
-            which: 0 for keys, 1 for values.
+            kv_index: 0 for keys, 1 for values.
             layer: index of the layer, from 0.
-            n: number of entries to quantize, a multiple of `group_size`.
-
-        Returns:
-            Packed levels, smallest numbers and steps.
+            n_oldest: number of entries to quantize, a multiple of `group_size`.
         """
-        groups = (self.k, self.v)[which][layer][:, :, :n].unflatten(2, (-1, self.group_size))
-        bits = self.bits[which]
-        levels, low, step = quantize(groups, bits, self.scale_axes[which])  # (B, Hkv, groups, group_size, D)
-        new, old = (pack(levels, bits), low, step), self.quantized[which][layer]
-        return tuple(torch.cat(parts, dim=2) for parts in zip(old, new, strict=True)) if old else new
+        groups = (self.k, self.v)[kv_index][layer][:, :, :n_oldest].unflatten(2, (-1, self.group_size))
+        bits = self.bits[kv_index]
+        levels, low, step = quantize(
+            groups, bits, self.scale_axes[kv_index]
+        )  # (B, Hkv, groups, group_size, D)
+        new, old = QuantizedEntries(pack(levels, bits), low, step), self.quantized[kv_index][layer]
+        if not old:
+            return new
+        return QuantizedEntries(*(torch.cat(parts, dim=2) for parts in zip(old, new, strict=True)))
 
     @property
     def unreachable_lengths(self) -> range:
@@ -189,11 +193,11 @@ class QuantizedCache(GrowingCache):
     @property
     def nbytes(self) -> int:
         """The bytes of the quantized entries, of their scales, and of the entries in full precision."""
-        parts = [part for entries in self.quantized for layer in entries for part in layer]
+        parts = [part for entries in self.quantized for layer in entries for part in layer or ()]
         return super().nbytes + sum(part.nbytes for part in parts)
 
 
-def pair(name: str, value: Any, allowed: tuple[Any, ...]) -> list[Any]:
+def key_and_value_settings(name: str, value: Any, allowed: tuple[Any, ...]) -> list[Any]:
     """Return a list of two settings, for keys and for values; a single value is used for both.
 
     Raises:

@@ -48,10 +48,10 @@ class StateCache(GrowingCache):
     def advance(self, T: int) -> None:
         """Count the T new tokens as seen, and adopt the states that `set_state` stored for them."""
         self.check_capacity(T)
-        self.update(self.length + T, states=self.states | self._new)
+        self.commit(self.length + T, states=self.states | self._new)
 
-    def update(self, length: int, **fields: Any) -> None:
-        super().update(length, _new={}, **fields)
+    def commit(self, length: int, **fields: Any) -> None:
+        super().commit(length, _new={}, **fields)
 
     def truncate(self, length: int) -> None:
         """Keep only the first `length` tokens: all or 0, or any number if no layer keeps a state.

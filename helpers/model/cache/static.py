@@ -16,7 +16,7 @@ class StaticCache(Cache):
     It cannot be used for training, because gradients do not pass through it.
     """
 
-    # For each truncation: the value of `changes` after it, the sequence (from 0), and the remaining length.
+    # For each truncation: `change_count` after it, the sequence (from 0), and the remaining length.
     _truncations: tuple[tuple[int, int, int], ...] = ()
 
     def allocate(self) -> None:
@@ -43,12 +43,14 @@ class StaticCache(Cache):
         Truncated entries may be overwritten, so truncations are recorded for `check_snapshot`.
         """
         truncations = [entry for entry in self._truncations if entry[2] < lengths[entry[1]]]
-        truncations += [(self.changes + 1, b, length) for b, length in enumerate(lengths)]
+        truncations += [(self.change_count + 1, b, length) for b, length in enumerate(lengths)]
         super().set_lengths(lengths, _truncations=tuple(truncations), **fields)
 
     def check_snapshot(self, snapshot: Snapshot) -> None:
         super().check_snapshot(snapshot)
-        if any(n > snapshot.changes and length < snapshot.lengths[b] for n, b, length in self._truncations):
+        if any(
+            n > snapshot.change_count and length < snapshot.lengths[b] for n, b, length in self._truncations
+        ):
             raise ValueError(
                 f"the snapshot is of {snapshot.length} tokens, some of which were truncated since; expected "
                 "one taken after that: run the text again"

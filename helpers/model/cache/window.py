@@ -86,19 +86,19 @@ class WindowCache(GrowingCache):
         new, newest = self.positions(T), self.length + T - 1
         positions = [torch.cat([kept, new]) for kept in self.kept_positions]
         masks = [self.in_window(x, newest, layer) for layer, x in enumerate(positions)]
-        self.update(self.length + T, **self.select_entries(positions, masks))
+        self.commit(self.length + T, **self.select_entries(positions, masks))
 
-    def select_entries(self, positions: list[Tensor], masks: list[Tensor]) -> dict[str, Any]:
+    def select_entries(self, positions: list[Tensor], keep: list[Tensor]) -> dict[str, Any]:
         """Return copies of the entries to keep, so that the memory of the other entries is freed.
 
         Args:
             positions: for each layer, the position of each entry, (S,).
-            masks: for each layer, which entries to keep, (S,).
+            keep: for each layer, which entries to keep, (S,).
 
         Returns:
             New values of `kept_positions`, `k` and `v`, by name.
         """
-        rows = [mask.nonzero()[:, 0] for mask in masks]
+        rows = [mask.nonzero()[:, 0] for mask in keep]
         k, v = ([x.index_select(2, n) for x, n in zip(kv, rows, strict=True)] for kv in (self.k, self.v))
         return {"kept_positions": [x[n] for x, n in zip(positions, rows, strict=True)], "k": k, "v": v}
 

@@ -15,10 +15,10 @@ import torch
 from helpers.model.load import safetensors
 from helpers.model.load.config import read_config
 from helpers.model.load.files import CheckpointError
-from helpers.model.load.hub import find
+from helpers.model.load.hub import find_checkpoint
 from helpers.model.load.safetensors import save
 from helpers.model.load.tokenizer import chat_prompt, load_tokenizer
-from helpers.model.load.weights import DTYPES, assemble
+from helpers.model.load.weights import DTYPES, make_model_with_weights
 from helpers.model.transformer import Transformer
 
 
@@ -43,11 +43,11 @@ def load(
     """
     if dtype is not None and dtype not in DTYPES:
         raise CheckpointError(f"dtype is {dtype!r}; expected a float type, such as torch.float32")
-    path = find(source)
+    path = find_checkpoint(source)
     if path.suffix == ".gguf":
         from helpers.model.load import gguf  # the package gguf takes a while, and few need it
 
         config, weights = gguf.read(path, dtype, max_seq_len)
     else:
         config, weights = read_config(path, max_seq_len), safetensors.read(path, dtype)
-    return assemble(config, weights)
+    return make_model_with_weights(config, weights)

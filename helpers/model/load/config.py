@@ -17,7 +17,7 @@ from helpers.model.config import (
     QKNormConfig,
     StateConfig,
 )
-from helpers.model.load.files import CheckpointError, read_json, reading, unsupported
+from helpers.model.load.files import CheckpointError, checkpoint_errors, read_json, unsupported_error
 from helpers.validate import check_whole, is_number
 
 CONFIG_FILE, GENERATION_FILE = "config.json", "generation_config.json"
@@ -106,15 +106,15 @@ def read_config(folder: str | Path, max_seq_len: int | None = None) -> ModelConf
         CheckpointError: a file is missing or damaged, or the model is not supported.
     """
     path, generation = Path(folder) / CONFIG_FILE, Path(folder) / GENERATION_FILE
-    check_there(path)
-    with reading(path):
+    check_config_exists(path)
+    with checkpoint_errors(path):
         config = config_from_json(read_json(path), max_seq_len)
-    with reading(generation):
-        eos_ids = eos_of(read_json(generation)) if generation.exists() else ()
+    with checkpoint_errors(generation):
+        eos_ids = read_eos_ids(read_json(generation)) if generation.exists() else ()
         return replace(config, eos_ids=eos_ids) if eos_ids else config
 
 
-def check_there(path: Path) -> None:
+def check_config_exists(path: Path) -> None:
     """Raise CheckpointError if config.json does not exist; the message names what the folder has instead.
 
     Args:
@@ -147,22 +147,22 @@ def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> Mo
     refuse_unsupported(data)
     family = data["model_type"]
     data = DEFAULTS[family] | data
-    heads, C = size(data, "num_attention_heads"), size(data, "hidden_size")
+    heads, C = read_size(data, "num_attention_heads"), read_size(data, "hidden_size")
     implied = {"num_key_value_heads": heads, "head_dim": C // heads}  # used if the key or its default is null
     if family == "deepseek_v3":
-        implied["head_dim"] = size(data, "qk_rope_head_dim")
+        implied["head_dim"] = read_size(data, "qk_rope_head_dim")
     data |= {key: value for key, value in implied.items() if data[key] is None}
     config_class, keys = CLASSES.get(family, (ModelConfig, SIZES))
-    sizes = {ours: size(data, theirs) for theirs, ours in keys.items()}
-    sizes["max_seq_len"] = context(sizes["max_seq_len"], window_of(data), max_seq_len)
-    rope, more = rope_of(data), dict[str, Any]()
+    sizes = {ours: read_size(data, theirs) for theirs, ours in keys.items()}
+    sizes["max_seq_len"] = max_context(sizes["max_seq_len"], sliding_window_of(data), max_seq_len)
+    rope, more = read_rope(data), dict[str, Any]()
     scaling: Any = {key: rope.get(key) for key in ("factor", "low_freq_factor", "high_freq_factor")}
     scaling["original_max_seq_len"] = rope.get(ORIGINAL)
     if family == "watch_it_decode":
         layers = enumerate(data["layer_types"])
         more["state_layers"] = tuple(layer for layer, layer_type in layers if layer_type == STATE)
     if family == "smollm3":
-        interval, n_layers = size(data, "no_rope_layer_interval"), sizes["n_layers"]
+        interval, n_layers = read_size(data, "no_rope_layer_interval"), sizes["n_layers"]
         rotated = data["no_rope_layers"]  # for each layer, 1 if it rotates and 0 if not
         if rotated is None:
             rotated = [(layer + 1) % interval for layer in range(n_layers)]
@@ -170,16 +170,16 @@ def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> Mo
     config = config_class(
         **sizes,
         **more,
-        rope_theta=in_range("rope_theta", rope["rope_theta"]),
+        rope_theta=checked_range("rope_theta", rope["rope_theta"]),
         rope_scaling=Llama3Scaling(**scaling) if rope["rope_type"] == "llama3" else None,
-        norm_eps=in_range("rms_norm_eps", data["rms_norm_eps"]),
+        norm_eps=checked_range("rms_norm_eps", data["rms_norm_eps"]),
         tied=data["tie_word_embeddings"],
         qkv_bias=family == "qwen2",
-        eos_ids=eos_of(data),
+        eos_ids=read_eos_ids(data),
     )
-    fixed = fixed_by(config) if isinstance(config, LatentConfig) else {}
+    fixed = required_values(config) if isinstance(config, LatentConfig) else {}
     if wrong := {key: data[key] for key in fixed if data[key] != fixed[key]}:
-        raise unsupported(
+        raise unsupported_error(
             f"{wrong} is not supported; expected {fixed}: no mixture of experts, queries not compressed, "
             "values as wide as keys, RoPE's pairs as in Llama"
         )
@@ -196,7 +196,7 @@ def config_to_json(config: ModelConfig, dtype: torch.dtype) -> dict[str, Any]:
         rope = {"rope_type": "llama3"} | vars(config.rope_scaling)
         rope[ORIGINAL] = rope.pop("original_max_seq_len")
     if isinstance(config, LatentConfig):
-        more = fixed_by(config)
+        more = required_values(config)
     if isinstance(config, StateConfig):
         more["layer_types"] = [STATE if layer in config.state_layers else FULL for layer in layers]
     if isinstance(config, NoPEConfig):
@@ -218,7 +218,7 @@ def config_to_json(config: ModelConfig, dtype: torch.dtype) -> dict[str, Any]:
     }
 
 
-def fixed_by(config: LatentConfig) -> dict[str, Any]:
+def required_values(config: LatentConfig) -> dict[str, Any]:
     """Return the values, by key, that config.json of a DeepSeek-V3 must have for this package to run it."""
     return {
         "first_k_dense_replace": config.n_layers,  # no layer has experts
@@ -230,12 +230,12 @@ def fixed_by(config: LatentConfig) -> dict[str, Any]:
     }
 
 
-def size(data: dict[str, Any], key: str) -> int:
+def read_size(data: dict[str, Any], key: str) -> int:
     """Return the value of a key in config.json. ValueError unless it is a whole number greater than 0."""
     return check_whole(key, data[key])
 
 
-def in_range(key: str, value: Any) -> float:
+def checked_range(key: str, value: Any) -> float:
     """Return the value of a key. ValueError if it is outside the range in `RANGES`."""
     low, high = RANGES[key]
     if not is_number(value) or not low <= value <= high:
@@ -244,13 +244,13 @@ def in_range(key: str, value: Any) -> float:
     return value
 
 
-def eos_of(data: dict[str, Any]) -> tuple[int, ...]:
+def read_eos_ids(data: dict[str, Any]) -> tuple[int, ...]:
     """Return the ids of the tokens that end a reply; the file may have one id, a list, or no such key."""
     eos = data.get("eos_token_id")
     return tuple(eos) if isinstance(eos, list) else () if eos is None else (eos,)
 
 
-def rope_of(data: dict[str, Any]) -> dict[str, Any]:
+def read_rope(data: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of RoPE: rope_theta, rope_type, and those of the scaling, by key.
 
     Old files have the keys rope_theta and rope_scaling, new files rope_parameters. If these disagree, the
@@ -265,7 +265,9 @@ def rope_of(data: dict[str, Any]) -> dict[str, Any]:
     if rope["rope_type"] == "linear" and rope.get("factor") == 1:
         rope["rope_type"] = "default"
     if rope["rope_type"] not in ("default", "llama3"):
-        raise unsupported(f"rope type {rope['rope_type']!r} is not supported; expected default or llama3")
+        raise unsupported_error(
+            f"rope type {rope['rope_type']!r} is not supported; expected default or llama3"
+        )
     refuse_not_neutral(given)
     return rope | {key: data[key] for key in (ORIGINAL,) if key in data}
 
@@ -274,15 +276,15 @@ def refuse_unsupported(data: dict[str, Any]) -> None:
     """Raise ValueError if the model has a feature that is not supported; the message names the feature."""
     family, architectures = data.get("model_type"), data.get("architectures") or []
     if not isinstance(family, str) or family not in ARCHITECTURES:
-        because = ", ".join(f"{name} ({key})" for name, key in features(data).items())
+        because = ", ".join(f"{name} ({key})" for name, key in unsupported_features(data).items())
         got = f"model_type {family!r}" + (because and f" with {because}")
-        raise unsupported(f"{got} is not supported; expected one of {', '.join(ARCHITECTURES)}")
+        raise unsupported_error(f"{got} is not supported; expected one of {', '.join(ARCHITECTURES)}")
     if any(name != ARCHITECTURES[family] for name in architectures):
         expected = ARCHITECTURES[family]
-        raise unsupported(f"architectures {architectures!r} are not supported; expected {expected!r}")
+        raise unsupported_error(f"architectures {architectures!r} are not supported; expected {expected!r}")
     types = {*(data.get("layer_types") or [])} - ({STATE} if family == "watch_it_decode" else set())
     if types - {FULL, SLIDING}:
-        raise unsupported(f"layer_types {sorted(types)} are not supported; expected {FULL}")
+        raise unsupported_error(f"layer_types {sorted(types)} are not supported; expected {FULL}")
     refuse_not_neutral(data)
 
 
@@ -291,10 +293,10 @@ def refuse_not_neutral(data: dict[str, Any]) -> None:
     for key in NEUTRAL.keys() & data.keys():
         if data[key] not in NEUTRAL[key]:
             got = f"{key} {reprlib.repr(data[key])}"
-            raise unsupported(f"{got} is not supported; expected {NEUTRAL[key][0]!r}")
+            raise unsupported_error(f"{got} is not supported; expected {NEUTRAL[key][0]!r}")
 
 
-def features(data: dict[str, Any]) -> dict[str, str]:
+def unsupported_features(data: dict[str, Any]) -> dict[str, str]:
     """Return the unsupported features of a model, by name, each with the key and value that show it.
 
     Nested dictionaries are searched too.
@@ -307,11 +309,11 @@ def features(data: dict[str, Any]) -> dict[str, str]:
         if key in FEATURES and value:
             found[FEATURES[key]] = f"{key} {reprlib.repr(value)}"
         elif isinstance(value, dict):
-            found |= features(value)
+            found |= unsupported_features(value)
     return found
 
 
-def window_of(data: dict[str, Any]) -> int | None:
+def sliding_window_of(data: dict[str, Any]) -> int | None:
     """Return the size of the sliding window in tokens; None if no layer has a window.
 
     This is what `transformers` computes: a Llama or a DeepSeek-V3 never has windows, even if its file has the
@@ -325,23 +327,25 @@ def window_of(data: dict[str, Any]) -> int | None:
         windows = data["num_hidden_layers"] > data["max_window_layers"]
     if data["sliding_window"] is None or not (windows or family == "mistral"):
         return None
-    return size(data, "sliding_window")
+    return read_size(data, "sliding_window")
 
 
-def context(longest: int, window: int | None, wanted: int | None) -> int:
+def max_context(checkpoint_max: int, window: int | None, requested: int | None) -> int:
     """Return the maximum sequence length, in tokens.
 
     Args:
-        longest: maximum length of the checkpoint.
+        checkpoint_max: maximum length of the checkpoint.
         window: size of the sliding window; None without a window.
-        wanted: length that the caller asks for; None for the checkpoint's.
+        requested: length that the caller asks for; None for the checkpoint's.
 
     Raises:
-        ValueError: the length exceeds `longest`, or the sliding window.
+        ValueError: the length exceeds `checkpoint_max`, or the sliding window.
     """
-    length = longest if wanted is None else check_whole("max_seq_len", wanted)
-    if length > longest:
-        raise ValueError(f"max_seq_len is {length}; expected at most max_position_embeddings, {longest}")
+    length = checkpoint_max if requested is None else check_whole("max_seq_len", requested)
+    if length > checkpoint_max:
+        raise ValueError(
+            f"max_seq_len is {length}; expected at most max_position_embeddings, {checkpoint_max}"
+        )
     if window is not None and window < length:
         raise ValueError(
             f"sliding_window {window} is shorter than the context {length}, which is not "

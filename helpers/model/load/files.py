@@ -13,7 +13,7 @@ class CheckpointError(ValueError):
     """A checkpoint is damaged, incomplete, or of a type that this package cannot run correctly."""
 
 
-def unsupported(message: str) -> ValueError:
+def unsupported_error(message: str) -> ValueError:
     """Return an error for a model with features that this package does not support.
 
     Args:
@@ -23,7 +23,7 @@ def unsupported(message: str) -> ValueError:
 
 
 @contextmanager
-def reading(path: Path, message: str = "") -> Iterator[None]:
+def checkpoint_errors(path: Path, message: str = "") -> Iterator[None]:
     """Turn any error in the `with` block into a CheckpointError about a file.
 
     A CheckpointError is left unchanged, and so is an ImportError: a missing package is not a fault of the
@@ -43,7 +43,7 @@ def reading(path: Path, message: str = "") -> Iterator[None]:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file. CheckpointError if the file is missing or contains anything else."""
-    with reading(path):
+    with checkpoint_errors(path):
         data = json.loads(path.read_bytes())
     if not isinstance(data, dict):
         raise CheckpointError(f"{path} holds a {type(data).__name__}; expected a JSON object")

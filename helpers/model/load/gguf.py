@@ -22,9 +22,9 @@ from torch import Tensor
 
 from helpers.model.attention import rope_frequencies
 from helpers.model.config import Llama3Scaling, ModelConfig, NoPEConfig, QKNormConfig
-from helpers.model.load.config import context, in_range
-from helpers.model.load.files import CheckpointError, reading, unsupported
-from helpers.model.load.weights import converted
+from helpers.model.load.config import checked_range, max_context
+from helpers.model.load.files import CheckpointError, checkpoint_errors, unsupported_error
+from helpers.model.load.weights import convert_tensor
 from helpers.validate import check_whole
 
 ARCHITECTURES: dict[str, Any] = {
@@ -90,7 +90,7 @@ class Gguf:
 
     def __init__(self, path: Path) -> None:
         self.path, self.at = path, 0
-        with reading(path, " is no GGUF file, damaged or cut off"), path.open("rb") as file:
+        with checkpoint_errors(path, " is no GGUF file, damaged or cut off"), path.open("rb") as file:
             self.data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             if (begins := self.take("8s")[0]) not in BEGINNINGS:
                 raise ValueError(f"it begins with {begins!r}; expected {BEGINNINGS[0]!r}")
@@ -175,7 +175,7 @@ class Gguf:
 
     def tensor(self, name: str) -> Tensor:
         """Return a tensor, dequantized to float32. CheckpointError if `gguf` cannot dequantize its type."""
-        with reading(self.path, f": the tensor {name}"):
+        with checkpoint_errors(self.path, f": the tensor {name}"):
             return torch.tensor(quants.dequantize(*self.tensors[name]))
 
 
@@ -187,7 +187,7 @@ def read(
     Arguments and errors are those of `load`.
     """
     file, weights = Gguf(path), {}
-    with reading(path):
+    with checkpoint_errors(path):
         config = config_of(file, max_seq_len)
     for name in file.tensors:
         parts = [part if part.isdigit() else PARTS.get(part, "") for part in name.split(".")]
@@ -198,7 +198,7 @@ def read(
         tensor = file.tensor(name)
         if file.get("general.architecture") in IN_PAIRS and name.endswith(("attn_q.weight", "attn_k.weight")):
             tensor = rope_pairs_in_halves(tensor, config.head_dim)
-        weights[".".join(parts)] = converted(name, tensor, dtype)
+        weights[".".join(parts)] = convert_tensor(name, tensor, dtype)
     return config, weights
 
 
@@ -214,7 +214,7 @@ def rope_pairs_in_halves(weight: Tensor, head_dim: int) -> Tensor:
         head_dim: width of a head, D.
     """
     if len(weight) % head_dim:
-        return weight  # `assemble` will reject this shape
+        return weight  # `make_model_with_weights` will reject this shape
     return weight.unflatten(0, (-1, head_dim // 2, 2)).transpose(1, 2).flatten(0, 2)
 
 
@@ -227,7 +227,7 @@ def config_of(file: Gguf, max_seq_len: int | None) -> ModelConfig:
     """
     arch = file.get("general.architecture")
     if arch not in ARCHITECTURES:
-        raise unsupported(
+        raise unsupported_error(
             f"architecture {arch!r} is not supported; expected one of {', '.join(ARCHITECTURES)}"
         )
     refuse_unsupported(file, arch)
@@ -249,9 +249,9 @@ def config_of(file: Gguf, max_seq_len: int | None) -> ModelConfig:
         hidden_size=C,
         intermediate_size=file.get(f"{arch}.feed_forward_length"),
         vocab_size=file.get(f"{arch}.vocab_size", len(tokens)),
-        max_seq_len=context(file.get(f"{arch}.context_length"), window or None, max_seq_len),
-        rope_theta=in_range("rope_theta", file.get(f"{arch}.rope.freq_base", ROPE_THETA)),
-        norm_eps=in_range("rms_norm_eps", file.get(f"{arch}.attention.layer_norm_rms_epsilon")),
+        max_seq_len=max_context(file.get(f"{arch}.context_length"), window or None, max_seq_len),
+        rope_theta=checked_range("rope_theta", file.get(f"{arch}.rope.freq_base", ROPE_THETA)),
+        norm_eps=checked_range("rms_norm_eps", file.get(f"{arch}.attention.layer_norm_rms_epsilon")),
         tied="output.weight" not in file.tensors,
         qkv_bias=arch == "qwen2",
         eos_ids=tuple(dict.fromkeys(file.metadata[key] for key in ENDS if key in file.metadata)),
@@ -270,12 +270,14 @@ def refuse_unsupported(file: Gguf, arch: str) -> None:
         name = key.removeprefix(f"{arch}.")
         if isinstance(value, list):
             got, expected = f"{key} {reprlib.repr(value)}", "the same in each layer"
-            raise unsupported(f"{got} is not supported; expected {expected}")
+            raise unsupported_error(f"{got} is not supported; expected {expected}")
         if name in READ.split():
             continue
         neutral = NEUTRAL.get(name, (0,))
         if value not in neutral:
-            raise unsupported(f"{key} {value!r} is not supported; expected {neutral[-1]}, or no such key")
+            raise unsupported_error(
+                f"{key} {value!r} is not supported; expected {neutral[-1]}, or no such key"
+            )
 
 
 def scaling_of(file: Gguf, plain: ModelConfig) -> Llama3Scaling | None:

@@ -14,7 +14,7 @@ FETCHED += ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
 TIMEOUT = 5.0  # seconds to wait for the first response of the Hub
 
 
-def find(source: str | Path) -> Path:
+def find_checkpoint(source: str | Path) -> Path:
     """Return the path of a checkpoint's folder or GGUF file; download the checkpoint if it is on the Hub.
 
     Args:
@@ -34,10 +34,10 @@ def find(source: str | Path) -> Path:
         raise CheckpointError(
             f"there is no folder {str(source)!r}; expected one, a .gguf file, or a Hub name: owner/name"
         )
-    return download(str(source))
+    return download_checkpoint(str(source))
 
 
-def download(name: str) -> Path:
+def download_checkpoint(name: str) -> Path:
     """Download a checkpoint from the Hub, showing progress bars; return its folder in the Hub's cache.
 
     Files that are already in the cache are not downloaded again. Without a network, the cache alone is used.

@@ -11,8 +11,8 @@ from safetensors.torch import save as as_bytes
 from torch import Tensor
 
 from helpers.model.load.config import CONFIG_FILE, config_to_json
-from helpers.model.load.files import CheckpointError, read_json, reading
-from helpers.model.load.weights import EMBEDDING, LM_HEAD, converted
+from helpers.model.load.files import CheckpointError, checkpoint_errors, read_json
+from helpers.model.load.weights import EMBEDDING, LM_HEAD, convert_tensor
 from helpers.model.transformer import Transformer
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -27,7 +27,7 @@ def read(folder: Path, dtype: torch.dtype | None) -> dict[str, Tensor]:
         dtype: as in `load`.
 
     Raises:
-        CheckpointError: a file is missing or damaged, or a tensor is unsuitable; see `converted`.
+        CheckpointError: a file is missing or damaged, or a tensor is unsuitable; see `convert_tensor`.
     """
     found = [name for name in (WEIGHTS, INDEX) if (folder / name).exists()]
     if len(found) != 1:
@@ -36,15 +36,18 @@ def read(folder: Path, dtype: torch.dtype | None) -> dict[str, Tensor]:
             "(.bin, .pt, .pth) is not read, as it may run code"
         )
     if found == [INDEX]:
-        with reading(folder / INDEX):
+        with checkpoint_errors(folder / INDEX):
             found = sorted(set(read_json(folder / INDEX)["weight_map"].values()))
     weights: dict[str, Tensor] = {}
     for file in found:
         path = folder / file
-        with reading(path, " is missing, damaged or cut off"), safe_open(path, framework="pt") as tensors:
+        with (
+            checkpoint_errors(path, " is missing, damaged or cut off"),
+            safe_open(path, framework="pt") as tensors,
+        ):
             for name in tensors.keys():  # noqa: SIM118 - it is not a dict
                 if not name.endswith("rotary_emb.inv_freq"):  # in old files; it follows from config.json
-                    weights[name.removeprefix(PREFIX)] = converted(name, tensors.get_tensor(name), dtype)
+                    weights[name.removeprefix(PREFIX)] = convert_tensor(name, tensors.get_tensor(name), dtype)
     return weights
 
 
@@ -57,14 +60,14 @@ def save(model: Transformer, folder: str | Path) -> None:
     Raises:
         CheckpointError: the model is tied, but its LM head differs from its embedding. Nothing is written.
     """
-    folder, weights = Path(folder), stored(model)
+    folder, weights = Path(folder), tensors_to_save(model)
     config = config_to_json(model.config, model.embed_tokens.weight.dtype)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / WEIGHTS).write_bytes(as_bytes(weights, metadata={"format": "pt"}))
     (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
-def stored(model: Transformer) -> dict[str, Tensor]:
+def tensors_to_save(model: Transformer) -> dict[str, Tensor]:
     """Return the tensors that `save` writes, by their names in the file.
 
     Raises:

@@ -32,8 +32,8 @@ def load_tokenizer(source: str | Path) -> Tokenizer:
     Raises:
         CheckpointError: the tokenizer is missing, damaged, or of a type that is not supported.
     """
-    path = find(source)
-    with reading(path):
+    path = find_checkpoint(source)
+    with checkpoint_errors(path):
         if path.suffix != ".gguf":
             return from_folder(path)
         from helpers.model.load.gguf import Gguf
@@ -55,18 +55,18 @@ def from_folder(folder: Path) -> Tokenizer:
         )
     theirs = PreTrainedTokenizerFast.from_pretrained(folder)
     tokenizer = Tokenizer(theirs.backend_tokenizer)
-    tokenizer.bos, tokenizer.eos = theirs.bos_token, theirs.eos_token or end_of(folder, tokenizer)
+    tokenizer.bos, tokenizer.eos = theirs.bos_token, theirs.eos_token or eos_token_of(folder, tokenizer)
     tokenizer.chat_template = theirs.chat_template
     return tokenizer
 
 
-def end_of(folder: Path, tokenizer: Tokenizer) -> str | None:
+def eos_token_of(folder: Path, tokenizer: Tokenizer) -> str | None:
     """Return the first token that ends a reply, according to the configs of the model in the same folder.
 
     None if no config names a token.
     """
     for path in (folder / GENERATION_FILE, folder / CONFIG_FILE):
-        if path.exists() and (ids := eos_of(read_json(path))):
+        if path.exists() and (ids := read_eos_ids(read_json(path))):
             return tokenizer.library.id_to_token(ids[0])
     return None
 
@@ -85,7 +85,7 @@ def from_gguf(file: Any) -> Tokenizer:
     vocabulary = {token: number for number, token in enumerate(tokens)}
     library = tokenizers.Tokenizer(models.BPE(vocabulary, merges, ignore_merges=cut in LIKE_LLAMA3))
     library.normalizer = normalizers.NFC() if cut == "qwen2" else None
-    library.pre_tokenizer, library.decoder = cutter(cut), decoders.ByteLevel()
+    library.pre_tokenizer, library.decoder = pre_tokenizer_called(cut), decoders.ByteLevel()
     kinds = zip(tokens, file.get("tokenizer.ggml.token_type", []), strict=False)
     library.add_tokens([AddedToken(token, normalized=False) for token, kind in kinds if kind in WHOLE])
     ids = [file.get(f"tokenizer.ggml.{end}_token_id", None) for end in ("bos", "eos")]
@@ -101,16 +101,16 @@ def from_gguf(file: Any) -> Tokenizer:
     return tokenizer
 
 
-def cutter(kind: str) -> pre_tokenizers.PreTokenizer:
+def pre_tokenizer_called(name: str) -> pre_tokenizers.PreTokenizer:
     """Return the pre-tokenizer with this name in llama.cpp. CheckpointError if it is not supported."""
-    if kind in ("smollm", "gpt-2"):
+    if name in ("smollm", "gpt-2"):
         words = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        digits = [pre_tokenizers.Digits(individual_digits=True)] if kind == "smollm" else []
+        digits = [pre_tokenizers.Digits(individual_digits=True)] if name == "smollm" else []
         return pre_tokenizers.Sequence([*digits, words])
-    if kind not in (*LIKE_LLAMA3, "qwen2"):
+    if name not in (*LIKE_LLAMA3, "qwen2"):
         known = "smollm, gpt-2, llama-bpe, smaug-bpe or qwen2"
-        raise CheckpointError(f"the pre-tokenizer {kind!r} is not supported; expected {known}")
-    split = pre_tokenizers.Split(Regex(WORDS % (r"\p{N}" if kind == "qwen2" else r"\p{N}{1,3}")), "isolated")
+        raise CheckpointError(f"the pre-tokenizer {name!r} is not supported; expected {known}")
+    split = pre_tokenizers.Split(Regex(WORDS % (r"\p{N}" if name == "qwen2" else r"\p{N}{1,3}")), "isolated")
     return pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 

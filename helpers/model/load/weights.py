@@ -10,15 +10,15 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from helpers.model.config import ModelConfig
-from helpers.model.kinds import make_model
 from helpers.model.load.files import CheckpointError
+from helpers.model.model_classes import make_model
 from helpers.model.transformer import Transformer
 
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 LM_HEAD, EMBEDDING = "lm_head.weight", "embed_tokens.weight"
 
 
-def converted(name: str, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
+def convert_tensor(name: str, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
     """Return a copy of a tensor that shares no memory with the file.
 
     Args:
@@ -41,7 +41,7 @@ def converted(name: str, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
     return cast
 
 
-def assemble(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
+def make_model_with_weights(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
     """Return a model with the given weights.
 
     Args:
