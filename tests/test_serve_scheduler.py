@@ -239,7 +239,7 @@ def test_invalid_arguments_raise_and_change_nothing() -> None:
         (lambda: PageManager(0, 4), "n_pages is 0; expected a whole number"),
         (lambda: PageManager(4, 0), "page_size is 0; expected a whole number"),
         (lambda: PageManager(4).release([2, 1]), "pages .1, 2. are free already"),
-        (lambda: chat_arrivals(Service(), 1, 0, 0), "requests_per_second is 0; expected requests a second"),
+        (lambda: chat_arrivals(Service(), 1, 0, 0), "requests_per_second is 0; expected a number over 0"),
         (lambda: chat_arrivals(Service(), 1, 0, math.nan), "requests_per_second is nan"),
         (lambda: colocated(MACHINE, ASKED, 0), "machines is 0"),
         (lambda: disaggregated(MACHINE, ASKED, -1, 1), "machines is -1"),

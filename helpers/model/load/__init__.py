@@ -47,7 +47,7 @@ def load(
     if path.suffix == ".gguf":
         from helpers.model.load import gguf  # the package gguf takes a while, and few need it
 
-        config, weights = gguf.read(path, dtype, max_seq_len)
+        config, weights = gguf.read_gguf(path, dtype, max_seq_len)
     else:
-        config, weights = read_config(path, max_seq_len), safetensors.read(path, dtype)
+        config, weights = read_config(path, max_seq_len), safetensors.read_weights(path, dtype)
     return make_model_with_weights(config, weights)

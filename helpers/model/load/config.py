@@ -268,7 +268,7 @@ def read_rope(data: dict[str, Any]) -> dict[str, Any]:
         raise unsupported_error(
             f"rope type {rope['rope_type']!r} is not supported; expected default or llama3"
         )
-    refuse_not_neutral(given)
+    refuse_unsupported_values(given)
     return rope | {key: data[key] for key in (ORIGINAL,) if key in data}
 
 
@@ -285,10 +285,10 @@ def refuse_unsupported(data: dict[str, Any]) -> None:
     types = {*(data.get("layer_types") or [])} - ({STATE} if family == "watch_it_decode" else set())
     if types - {FULL, SLIDING}:
         raise unsupported_error(f"layer_types {sorted(types)} are not supported; expected {FULL}")
-    refuse_not_neutral(data)
+    refuse_unsupported_values(data)
 
 
-def refuse_not_neutral(data: dict[str, Any]) -> None:
+def refuse_unsupported_values(data: dict[str, Any]) -> None:
     """Raise ValueError if a key has a value with which the model would compute something unsupported."""
     for key in NEUTRAL.keys() & data.keys():
         if data[key] not in NEUTRAL[key]:

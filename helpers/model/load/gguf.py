@@ -92,19 +92,19 @@ class Gguf:
         self.path, self.at = path, 0
         with checkpoint_errors(path, " is no GGUF file, damaged or cut off"), path.open("rb") as file:
             self.data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            if (begins := self.take("8s")[0]) not in BEGINNINGS:
+            if (begins := self.unpack("8s")[0]) not in BEGINNINGS:
                 raise ValueError(f"it begins with {begins!r}; expected {BEGINNINGS[0]!r}")
-            n_tensors, n_keys = self.take("2Q")
-            self.metadata = {self.text(): self.value() for _ in range(n_keys)}
-            infos = {self.text(): self.take(f"{self.take('I')[0]}QIQ") for _ in range(n_tensors)}
-            self.tensors = dict(self.placed(infos))
+            n_tensors, n_keys = self.unpack("2Q")
+            self.metadata = {self.read_string(): self.read_value() for _ in range(n_keys)}
+            infos = {self.read_string(): self.unpack(f"{self.unpack('I')[0]}QIQ") for _ in range(n_tensors)}
+            self.tensors = dict(self.place_tensors(infos))
         for key, value in self.model_metadata().items():
             if isinstance(value, list) and len({*value}) == 1:
                 self.metadata[key] = value[0]
         if self.metadata.get("split.count", 1) != 1:
             raise CheckpointError(f"{path} is one of {self.metadata['split.count']} parts; expected one file")
 
-    def take(self, form: str) -> tuple[Any, ...]:
+    def unpack(self, form: str) -> tuple[Any, ...]:
         """Return the next values in the file, and advance past them.
 
         Args:
@@ -117,26 +117,26 @@ class Gguf:
         self.at += struct.calcsize(f"<{form}")
         return values
 
-    def text(self) -> str:
+    def read_string(self) -> str:
         """Return the next string in the file, which is preceded by its length."""
-        return self.take(f"{self.take('Q')[0]}s")[0].decode()
+        return self.unpack(f"{self.unpack('Q')[0]}s")[0].decode()
 
-    def value(self) -> Any:
+    def read_value(self) -> Any:
         """Return the next value of the metadata, a number, string or list, which is preceded by its type."""
-        (value_type,) = self.take("I")
+        (value_type,) = self.unpack("I")
         if value_type != ARRAY:
-            return self.text() if value_type == STRING else self.take(NUMBERS[value_type])[0]
-        value_type, n = self.take("IQ")
+            return self.read_string() if value_type == STRING else self.unpack(NUMBERS[value_type])[0]
+        value_type, n = self.unpack("IQ")
         if value_type == STRING:
-            return [self.text() for _ in range(n)]
-        return list(self.take(f"{n}{NUMBERS[value_type]}"))
+            return [self.read_string() for _ in range(n)]
+        return list(self.unpack(f"{n}{NUMBERS[value_type]}"))
 
     def model_metadata(self) -> dict[str, Any]:
         """Return the metadata of the model itself, whose keys begin with the architecture's name."""
         prefix = f"{self.metadata.get('general.architecture')}."
         return {key: value for key, value in self.metadata.items() if key.startswith(prefix)}
 
-    def placed(self, infos: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    def place_tensors(self, infos: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         """Yield the name of each tensor, and a pair of its stored bytes, row by row, and their type.
 
         Tensors fill the rest of the file without gaps, so that a damaged shape, type or offset is detected.
@@ -179,7 +179,7 @@ class Gguf:
             return torch.tensor(quants.dequantize(*self.tensors[name]))
 
 
-def read(
+def read_gguf(
     path: Path, dtype: torch.dtype | None, max_seq_len: int | None
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
     """Read a GGUF file; return the config, and the weights by their names in the model.
@@ -188,7 +188,7 @@ def read(
     """
     file, weights = Gguf(path), {}
     with checkpoint_errors(path):
-        config = config_of(file, max_seq_len)
+        config = config_from_gguf(file, max_seq_len)
     for name in file.tensors:
         parts = [part if part.isdigit() else PARTS.get(part, "") for part in name.split(".")]
         if name == ROPE_FACTORS:
@@ -218,7 +218,7 @@ def rope_pairs_in_halves(weight: Tensor, head_dim: int) -> Tensor:
     return weight.unflatten(0, (-1, head_dim // 2, 2)).transpose(1, 2).flatten(0, 2)
 
 
-def config_of(file: Gguf, max_seq_len: int | None) -> ModelConfig:
+def config_from_gguf(file: Gguf, max_seq_len: int | None) -> ModelConfig:
     """Return the config that the metadata of a file describe.
 
     Raises:
@@ -256,7 +256,7 @@ def config_of(file: Gguf, max_seq_len: int | None) -> ModelConfig:
         qkv_bias=arch == "qwen2",
         eos_ids=tuple(dict.fromkeys(file.metadata[key] for key in ENDS if key in file.metadata)),
     )
-    return replace(config, rope_scaling=scaling_of(file, config))
+    return replace(config, rope_scaling=rope_scaling_of(file, config))
 
 
 def refuse_unsupported(file: Gguf, arch: str) -> None:
@@ -280,7 +280,7 @@ def refuse_unsupported(file: Gguf, arch: str) -> None:
             )
 
 
-def scaling_of(file: Gguf, plain: ModelConfig) -> Llama3Scaling | None:
+def rope_scaling_of(file: Gguf, plain: ModelConfig) -> Llama3Scaling | None:
     """Return the RoPE scaling of Llama 3.1, which a file stores as one factor per pair; None if it has none.
 
     The models from Llama 3.1 to 3.3 differ only in `factor`, which is the factor of the slowest pair.

@@ -19,7 +19,7 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PREFIX = "model."  # prefix of all names in a file, except that of the LM head
 
 
-def read(folder: Path, dtype: torch.dtype | None) -> dict[str, Tensor]:
+def read_weights(folder: Path, dtype: torch.dtype | None) -> dict[str, Tensor]:
     """Return the tensors of a checkpoint, by their names in the model.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tokenizers
 from jinja2 import TemplateError
@@ -14,6 +14,9 @@ from helpers.model.load.config import CONFIG_FILE, GENERATION_FILE, eos_of
 from helpers.model.load.files import CheckpointError, read_json, reading
 from helpers.model.load.hub import find
 from helpers.tokenizer import FILE, Tokenizer
+
+if TYPE_CHECKING:
+    from helpers.model.load.gguf import Gguf
 
 WHOLE = (3, 4)  # types of tokens in a GGUF file that are never split: control tokens and user-defined tokens
 LLAMA3 = ("llama-bpe", "llama3", "llama-v3")
@@ -35,13 +38,13 @@ def load_tokenizer(source: str | Path) -> Tokenizer:
     path = find_checkpoint(source)
     with checkpoint_errors(path):
         if path.suffix != ".gguf":
-            return from_folder(path)
+            return tokenizer_from_folder(path)
         from helpers.model.load.gguf import Gguf
 
-        return from_gguf(Gguf(path))
+        return tokenizer_from_gguf(Gguf(path))
 
 
-def from_folder(folder: Path) -> Tokenizer:
+def tokenizer_from_folder(folder: Path) -> Tokenizer:
     """Load the tokenizer of a folder: tokenizer.json, special tokens, and chat template.
 
     The files are read by `transformers`. If they do not name the token that ends a text, it is taken from the
@@ -71,7 +74,7 @@ def eos_token_of(folder: Path, tokenizer: Tokenizer) -> str | None:
     return None
 
 
-def from_gguf(file: Any) -> Tokenizer:
+def tokenizer_from_gguf(file: Gguf) -> Tokenizer:
     """Return the tokenizer that the metadata of an open `Gguf` file describe.
 
     Raises:
