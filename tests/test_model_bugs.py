@@ -127,13 +127,13 @@ def _(old: Any, q: Tensor, k: Tensor, v: Tensor, *more: Any) -> Tensor:
 
 
 def expanded(self: Cache, x: Tensor) -> Tensor:
-    return x.repeat_interleave(self.sizes.n_heads // self.sizes.n_kv_heads, 1)
+    return x.repeat_interleave(self.config.n_heads // self.config.n_kv_heads, 1)
 
 
 planted("expanded heads cached under GQA", [caches.test_nbytes_matches_memory], "SnapKV #16 #29")(
     instead(
         Cache.entry_shapes,
-        lambda old, self, T: tuple((b, self.sizes.n_heads, *x) for b, _, *x in old(self, T)),
+        lambda old, self, T: tuple((b, self.config.n_heads, *x) for b, _, *x in old(self, T)),
     ),
     instead(GrowingCache.append, lambda old, self, n, *new: old(self, n, *(expanded(self, x) for x in new))),
 )

@@ -32,15 +32,15 @@ class ShardedCache(GrowingCache):
     by exactly one rank.
 
     Args:
-        sizes: config of the model.
+        config: config of the model.
         rank: number of this rank, from 0.
         world_size: number of ranks.
         kwargs: batch, max_len, dtype and device, as in `Cache`.
     """
 
-    def __init__(self, sizes: ModelConfig, rank: int, world_size: int, **kwargs: Any) -> None:
+    def __init__(self, config: ModelConfig, rank: int, world_size: int, **kwargs: Any) -> None:
         self.rank, self.world_size = rank, world_size
-        super().__init__(sizes, **kwargs)
+        super().__init__(config, **kwargs)
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Store this rank's share of the new entries; return all entries of this rank. See `Cache.append`."""

@@ -66,7 +66,7 @@ class Cache:
     """The base class of all KV caches, which store keys and values of the tokens so far, the newest last.
 
     Args:
-        sizes: config of the model: number of layers and KV heads, widths of keys and values, max_seq_len.
+        config: config of the model: number of layers and KV heads, widths of keys and values, max_seq_len.
         batch: number of sequences, B.
         max_len: maximum number of tokens per sequence; None uses max_seq_len. A class that drops entries
             stores fewer entries than that.
@@ -90,25 +90,25 @@ class Cache:
 
     def __init__(
         self,
-        sizes: ModelConfig,
+        config: ModelConfig,
         batch: int = 1,
         max_len: int | None = None,
         *,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.sizes = sizes
+        self.config = config
         self.batch = check_whole("batch", batch)
-        self.max_len = check_whole("max_len", sizes.max_seq_len if max_len is None else max_len)
+        self.max_len = check_whole("max_len", config.max_seq_len if max_len is None else max_len)
         self.dtype = dtype
         self.device = torch.empty(0, device=device).device  # "cuda" becomes "cuda:0", as tensors have it
         self.length = 0
         self.change_count = 0
         self._identity = object()  # a copy has a different identity
         self._memo: tuple[Any, Any] = (None, None)
-        if self.max_len > sizes.max_seq_len:
+        if self.max_len > config.max_seq_len:
             raise ValueError(
-                f"max_len is {self.max_len}; expected at most {sizes.max_seq_len}, the model's max_seq_len"
+                f"max_len is {self.max_len}; expected at most {config.max_seq_len}, the model's max_seq_len"
             )
         self.allocate()
 
@@ -230,7 +230,7 @@ class Cache:
     @property
     def n_layers(self) -> int:
         """The number of layers."""
-        return self.sizes.n_layers
+        return self.config.n_layers
 
     @property
     def lengths(self) -> Sequence[int]:
@@ -268,8 +268,8 @@ class Cache:
 
     def entry_shapes(self, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the shapes of the keys and of the values of n entries in one layer."""
-        B, Hkv = self.batch, self.sizes.n_kv_heads
-        return (B, Hkv, n, self.sizes.k_dim), (B, Hkv, n, self.sizes.v_dim)
+        B, Hkv = self.batch, self.config.n_kv_heads
+        return (B, Hkv, n, self.config.k_dim), (B, Hkv, n, self.config.v_dim)
 
     def check_length(self, length: int) -> None:
         """Raise ValueError unless `truncate` can go back to this number of tokens."""
@@ -301,18 +301,18 @@ class Cache:
             raise ValueError(f"got keys {k.dtype} and values {v.dtype}; expected {self.dtype} for both")
         self.check_capacity(k.shape[-2])
 
-    def check_fits(self, sizes: ModelConfig, batch: int, dtype: torch.dtype, device: torch.device) -> None:
+    def check_fits(self, config: ModelConfig, batch: int, dtype: torch.dtype, device: torch.device) -> None:
         """Raise ValueError, naming the difference, unless the cache fits a pass with these properties.
 
         Args:
-            sizes: config of the model.
+            config: config of the model.
             batch: number of sequences.
             dtype, device: those of the model's weights.
         """
         names = ("n_layers", "n_kv_heads", "k_dim", "v_dim")
-        pairs: dict[str, tuple[Any, Any]] = {n: (getattr(self.sizes, n), getattr(sizes, n)) for n in names}
+        pairs: dict[str, tuple[Any, Any]] = {n: (getattr(self.config, n), getattr(config, n)) for n in names}
         pairs |= {"batch": (self.batch, batch), "dtype": (self.dtype, dtype), "device": (self.device, device)}
-        pairs["state_layers"] = self.state_layers, tuple(getattr(sizes, "state_layers", ()))
+        pairs["state_layers"] = self.state_layers, tuple(getattr(config, "state_layers", ()))
         for name, (actual, expected) in pairs.items():
             if actual != expected:
                 raise ValueError(

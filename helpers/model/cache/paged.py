@@ -27,7 +27,7 @@ class PagePool:
     KV cache block, and the page table of a sequence its block table.
 
     Args:
-        sizes: config of the model.
+        config: config of the model.
         n_pages: number of pages.
         page_size: number of tokens per page.
         dtype, device: those of the model.
@@ -43,23 +43,23 @@ class PagePool:
 
     def __init__(
         self,
-        sizes: ModelConfig,
+        config: ModelConfig,
         n_pages: int,
         page_size: int = 16,
         *,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.sizes, self.page_size = sizes, check_whole("page_size", page_size)
-        shape = (sizes.n_layers, check_whole("n_pages", n_pages), sizes.n_kv_heads, self.page_size)
-        n_bytes = math.prod(shape) * (sizes.k_dim + sizes.v_dim) * dtype.itemsize
+        self.config, self.page_size = config, check_whole("page_size", page_size)
+        shape = (config.n_layers, check_whole("n_pages", n_pages), config.n_kv_heads, self.page_size)
+        n_bytes = math.prod(shape) * (config.k_dim + config.v_dim) * dtype.itemsize
         if n_bytes > MACHINE_NBYTES // 2:
             message = f"{n_pages} pages of {page_size} entries take {n_bytes / 2**30:,.1f} GiB"
             raise ValueError(
                 f"{message}; expected {MACHINE_NBYTES / 2**31:,.0f} at most: ask for fewer pages"
             )
         self.k, self.v = (
-            torch.zeros(*shape, width, dtype=dtype, device=device) for width in (sizes.k_dim, sizes.v_dim)
+            torch.zeros(*shape, width, dtype=dtype, device=device) for width in (config.k_dim, config.v_dim)
         )
 
 
@@ -102,7 +102,7 @@ class PagedCache(StaticCache):
 
     def __init__(
         self,
-        sizes: ModelConfig,
+        config: ModelConfig,
         batch: int = 1,
         max_len: int | None = None,
         *,
@@ -114,11 +114,11 @@ class PagedCache(StaticCache):
         device: torch.device | str = "cpu",
     ) -> None:
         if pool is None:
-            n_pages = math.ceil((max_len or sizes.max_seq_len) / check_whole("page_size", page_size))
-            pool = PagePool(sizes, batch * n_pages, page_size, dtype=dtype, device=device)
+            n_pages = math.ceil((max_len or config.max_seq_len) / check_whole("page_size", page_size))
+            pool = PagePool(config, batch * n_pages, page_size, dtype=dtype, device=device)
             tables = [[*range(b * n_pages, (b + 1) * n_pages)] for b in range(batch)]
         self.pool, self.page_size, self.tables = pool, pool.page_size, [*tables]
-        super().__init__(pool.sizes, batch, max_len, dtype=pool.k.dtype, device=pool.k.device)
+        super().__init__(pool.config, batch, max_len, dtype=pool.k.dtype, device=pool.k.device)
         if len(self.tables) != self.batch:
             raise ValueError(f"tables are {self.tables}; expected {self.batch}, one for each sequence")
         self.lengths = self.check_counts("lengths", [*lengths] or [0] * self.batch)
@@ -210,7 +210,7 @@ class PagedCache(StaticCache):
 
         The shape is (B, Hkv, number of slots in the longest page table).
         """
-        heads = torch.arange(self.sizes.n_kv_heads)[:, None, None]
+        heads = torch.arange(self.config.n_kv_heads)[:, None, None]
         page = torch.from_numpy(self.page_table())[:, None, :, None] * len(heads) + heads
         return (page * self.page_size + torch.arange(self.page_size)).flatten(2).to(self.device)
 

@@ -79,7 +79,7 @@ class QuantizedCache(GrowingCache):
     rounding of the scales is added to this.
 
     Args:
-        sizes: config of the model.
+        config: config of the model.
         bits: bits per number, 8, 4, 2 or 1; or a pair, for keys and for values.
         per: "token" or "channel", according to which numbers share a scale; or a pair, for keys and for
             values.
@@ -97,7 +97,7 @@ class QuantizedCache(GrowingCache):
 
     def __init__(
         self,
-        sizes: ModelConfig,
+        config: ModelConfig,
         bits: int | tuple[int, int] = 8,
         per: str | tuple[str, str] = "token",
         group_size: int = 32,
@@ -105,7 +105,7 @@ class QuantizedCache(GrowingCache):
         **other: Any,
     ) -> None:
         self.bits = key_and_value_settings("bits", bits, BITS)
-        widths = sizes.k_dim, sizes.v_dim
+        widths = config.k_dim, config.v_dim
         # An entry of width 0 (latent attention stores no values) has no largest number along its own axis.
         scales = key_and_value_settings("per", per, tuple(SCALE_AXES))
         self.scale_axes = [
@@ -115,7 +115,7 @@ class QuantizedCache(GrowingCache):
         self.residual_length = check_whole("residual_length", residual_length)
         if self.group_size % 8:
             raise ValueError(f"group_size is {group_size}; expected a multiple of 8: entries share bytes")
-        super().__init__(sizes, **other)
+        super().__init__(config, **other)
 
     def allocate(self) -> None:
         super().allocate()

@@ -11,7 +11,7 @@ from helpers.model.cache.growing import GrowingCache
 
 
 class StateCache(GrowingCache):
-    """A cache that keeps a state in the layers `sizes.state_layers` and entries in the other layers.
+    """A cache that keeps a state in the layers `config.state_layers` and entries in the other layers.
 
     A state has a fixed size for each head. It is a sum from which no token can be removed. So `truncate` can
     go back only to length 0, and `restore` to a point at which a snapshot was taken. If no layer keeps a
@@ -25,15 +25,15 @@ class StateCache(GrowingCache):
 
     def allocate(self) -> None:
         super().allocate()
-        self.state_layers = tuple(getattr(self.sizes, "state_layers", ()))
+        self.state_layers = tuple(getattr(self.config, "state_layers", ()))
         self.can_truncate = not self.state_layers
         self.states = {layer: self.initial_state() for layer in self.state_layers}
         self._new = dict[int, Tensor]()
 
     def initial_state(self) -> Tensor:
         """Return the state of a layer before the first token: zeros, (B, H, D, Dv)."""
-        sizes: Any = self.sizes
-        shape = self.batch, sizes.n_heads, sizes.k_dim, sizes.v_dim
+        config: Any = self.config
+        shape = self.batch, config.n_heads, config.k_dim, config.v_dim
         return torch.zeros(shape, dtype=self.dtype, device=self.device)
 
     def n_stored(self, layer: int) -> int:

@@ -22,7 +22,7 @@ class WindowCache(GrowingCache):
     of one token can be undone.
 
     Args:
-        sizes: config of the model.
+        config: config of the model.
         window: number of positions in the window. A list gives one number per layer; None in the list keeps
             every entry of that layer.
         sinks: number of first positions that are always kept; must not exceed the smallest window.
@@ -38,19 +38,19 @@ class WindowCache(GrowingCache):
     snapshot_fields = ("k", "v", "kept_positions")
 
     def __init__(
-        self, sizes: ModelConfig, window: int | Sequence[int | None] = 16, sinks: int = 0, **other: Any
+        self, config: ModelConfig, window: int | Sequence[int | None] = 16, sinks: int = 0, **other: Any
     ) -> None:
-        windows = list(window) if isinstance(window, Sequence) else [window] * sizes.n_layers
-        if len(windows) != sizes.n_layers:
-            message = f"{len(windows)} windows; expected one for each of {sizes.n_layers} layers"
+        windows = list(window) if isinstance(window, Sequence) else [window] * config.n_layers
+        if len(windows) != config.n_layers:
+            message = f"{len(windows)} windows; expected one for each of {config.n_layers} layers"
             raise ValueError(f"{message}, None to keep all entries")
         # A window of the maximum sequence length hides nothing.
-        self.windows = [sizes.max_seq_len if w is None else check_whole("window", w) for w in windows]
+        self.windows = [config.max_seq_len if w is None else check_whole("window", w) for w in windows]
         self.sinks = check_whole("sinks", sinks, minimum=0)
         smallest = min(self.windows)
         if self.sinks > smallest:
             raise ValueError(f"sinks is {sinks}; expected at most {smallest}, the smallest window")
-        super().__init__(sizes, **other)
+        super().__init__(config, **other)
 
     def allocate(self) -> None:
         super().allocate()
