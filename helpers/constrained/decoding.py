@@ -148,6 +148,6 @@ def speculate_constrained(
     text, passes, sampler.state = [*prompt], 0, 0
     while sampler.can_continue(sampler.state):
         drafts = k if cache.length else 0
-        text += speculate_round(model, text, drafts, drafter, cache, sampler)[1]
+        text += speculate_round(model, text, drafts, drafter, cache, sampler).new_tokens
         passes += 1
     return SpeculatedReply(text[len(prompt) :], passes)

@@ -37,7 +37,7 @@ def llama3_scaling(frequencies: Tensor, scaling: Llama3Scaling) -> Tensor:
     return (1 - unscaled) * frequencies / scaling.factor + unscaled * frequencies
 
 
-def rotation(positions: Tensor, frequencies: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def rope_cos_sin(positions: Tensor, frequencies: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return the cosines and sines that rotate queries and keys at these positions.
 
     Args:
@@ -119,7 +119,7 @@ class Attention(nn.Module):
 
         Args:
             x: normalized residual stream of the new tokens, (B, T, C).
-            cos_sin: cosines and sines for the positions of the new tokens; see `rotation`.
+            cos_sin: cosines and sines for the positions of the new tokens; see `rope_cos_sin`.
             cache: stores the new keys and values, and returns all keys and values to attend to, with a mask.
         """
         q, k, v = (self.split_heads(project(x)) for project in (self.q_proj, self.k_proj, self.v_proj))

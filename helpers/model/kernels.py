@@ -152,7 +152,7 @@ def norm_loop(x: Array, weight: Array, eps: np.float32, out: Array) -> None:
 
 
 @njit(**SERIAL)
-def rotation_loop(position: int, frequencies: Array, cos: Array, sin: Array) -> None:
+def rope_cos_sin_loop(position: int, frequencies: Array, cos: Array, sin: Array) -> None:
     """Compute the cosine and sine of each pair's angle at a position, and store them in cos and sin (D / 2,).
 
     `frequencies` (D / 2,) are in radians per position.
@@ -261,7 +261,7 @@ def layers_loop(
     q, contexts = np.empty((N, H, D), np.float32), np.empty((N, H, D), np.float32)
     cos, sin = np.empty((N, D // 2), np.float32), np.empty((N, D // 2), np.float32)
     for n in range(N):
-        rotation_loop(locate_token(n, T, lengths, new)[1], frequencies, cos[n], sin[n])
+        rope_cos_sin_loop(locate_token(n, T, lengths, new)[1], frequencies, cos[n], sin[n])
     for layer in range(L):
         norm_loop(x, norms[layer, 0], eps, normed)
         linear_loop(normed, qkv[0][layer], qkv[1][layer], qkv[2][layer], rows)

@@ -28,6 +28,13 @@ from helpers.sampling import GREEDY, Draft, Sampler, Sampling
 from helpers.validate import check_whole
 
 
+class DraftRound(NamedTuple):
+    """What one round of speculative decoding drafted, and the tokens that it added to the text."""
+
+    draft: Draft
+    new_tokens: list[int]  # 1 to k + 1
+
+
 def speculate_round(
     model: Transformer,
     text: list[int],
@@ -36,7 +43,7 @@ def speculate_round(
     cache: Cache,
     sampler: Sampler,
     eos_ids: Collection[int] = (),
-) -> tuple[Draft, list[int]]:
+) -> DraftRound:
     """Run one round: draft, verify the draft in one pass, accept tokens, and truncate the cache.
 
     Args:
@@ -49,8 +56,8 @@ def speculate_round(
         eos_ids: tokens that end the reply.
 
     Returns:
-        The draft, and 1 to k + 1 new tokens: the accepted draft tokens, then one that the model chose. There
-        are fewer if a token ends the reply.
+        The draft and the new tokens: the accepted draft tokens, then one that the model chose. The new tokens
+        end earlier if one of them ends the reply.
 
     Raises:
         ValueError: the logits contain NaN or infinity; the cache is unchanged.
@@ -70,7 +77,7 @@ def speculate_round(
 
         # Truncate: remove the entries of rejected tokens. The newest token has none: it has not been run.
         cache.truncate(len(text) + len(new_tokens) - 1)
-        return draft, new_tokens
+        return DraftRound(draft, new_tokens)
 
 
 class SpeculationRound(NamedTuple):

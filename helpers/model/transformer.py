@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from helpers.model.attention import Attention, rope_frequencies, rotation
+from helpers.model.attention import Attention, rope_cos_sin, rope_frequencies
 from helpers.model.cache import Cache, GrowingCache
 from helpers.model.config import ModelConfig
 
@@ -123,7 +123,7 @@ class Transformer(nn.Module):
         cache = self.new_cache(batch=B) if cache is None else cache
         check_cache(cache, self, B)
         x = self.embed_tokens(tokens)  # (B, T, C)
-        cos_sin = rotation(cache.positions(T), self.frequencies.to(x.device), x.dtype)
+        cos_sin = rope_cos_sin(cache.positions(T), self.frequencies.to(x.device), x.dtype)
         for block in self.layers:
             x = block(x, cos_sin, cache)
         x = x[:, -1:] if last_only else x

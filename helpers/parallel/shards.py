@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -62,19 +62,23 @@ class ShardedCache(GrowingCache):
         return len(range(self.rank, self.length, self.world_size))
 
 
-def attend_shard(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """Attend to the KV entries of one rank, which may be empty; arguments as in `attend`.
+class ShardContexts(NamedTuple):
+    """Contexts over the KV entries of one rank, with the weight that they have among all ranks.
 
-    Returns:
-        The contexts over these entries only, (B, H, T, Dv), and the LSE, the logarithm of the sum of the
-        exponentials of their scores, (B, H, T). For a query that may not attend to any of these entries, the
-        context is 0 and the LSE is -inf.
+    For a query that may not attend to any of these entries, the context is 0 and the LSE is -inf.
     """
+
+    contexts: Tensor  # (B, H, T, Dv)
+    lse: Tensor  # logarithm of the sum of the exponentials of the scores, (B, H, T)
+
+
+def attend_shard(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> ShardContexts:
+    """Attend to the KV entries of one rank, which may be empty; arguments as in `attend`."""
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))  # (B, H, S, D)
     scores = (q @ k.mT * scale).masked_fill(~mask, -math.inf)
     lse = scores.logsumexp(dim=-1)
     finite = lse.clamp(min=torch.finfo(lse.dtype).min)  # -inf - -inf would be NaN
-    return (scores - finite[..., None]).exp() @ v, lse
+    return ShardContexts((scores - finite[..., None]).exp() @ v, lse)
 
 
 def merge_contexts(contexts: Tensor, lse: Tensor) -> Tensor:
