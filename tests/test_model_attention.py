@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from helpers.model.attention import attend, rope_frequencies, rotation
+from helpers.model.attention import attend, rope_cos_sin, rope_frequencies
 from helpers.model.config import LatentConfig, Llama3Scaling, ModelConfig, QKNormConfig
 from helpers.model.latent import LatentTransformer
 from helpers.model.model_classes import make_model
@@ -75,7 +75,7 @@ def test_rope_angles_stay_float32_in_bfloat16_models(dtype: torch.dtype) -> None
     """bfloat16 has 8 bits for a number: from 256 on it cannot tell a position from the next."""
     model = tiny().to(dtype)
     assert torch.equal(model.frequencies, rope_frequencies(model.config))
-    cos, sin = rotation(torch.tensor([300, 301]), model.frequencies, dtype)
+    cos, sin = rope_cos_sin(torch.tensor([300, 301]), model.frequencies, dtype)
     assert cos.dtype == sin.dtype == dtype
     for got, exact in ((cos, math.cos(301.0)), (sin, math.sin(301.0))):
         assert got.shape == (1, 2, 8)

@@ -52,7 +52,7 @@ planted("is_causal", [ATTEND, EQUAL], "pytorch #103082 #108108 #144858; flax #55
 planted("mask aligned top-left", [MASK, FULL], "pytorch #103082", of=Cache.mask)(
     lambda old, self, T, layer=0: top_left(self, T)
 )
-planted("positions restart at 0 in decode", [GREEDY, EQUAL], "mlx-vlm #1983", of=attention.rotation)(
+planted("positions restart at 0 in decode", [GREEDY, EQUAL], "mlx-vlm #1983", of=attention.rope_cos_sin)(
     lambda old, at, *more: old(at - at[..., :1], *more)
 )
 
@@ -209,7 +209,7 @@ NARROW = parts.test_rope_angles_stay_float32_in_bfloat16_models
 planted("heads split without the transpose", [EQUAL], of=Attention.split_heads)(
     lambda old, self, x: x.reshape(x.shape[0], -1, x.shape[1], self.head_dim)
 )
-planted("angles are rounded to bfloat16", [NARROW], of=attention.rotation)(
+planted("angles are rounded to bfloat16", [NARROW], of=attention.rope_cos_sin)(
     lambda old, at, frequencies, dtype: old(at.to(dtype), frequencies.to(dtype), dtype)
 )
 # --- replies, drafted or not ---

@@ -22,7 +22,7 @@ LAYERS, HEADS = (1, 16, 23), (0, 2, 8)  # from 0; layers and heads in which ther
 def main() -> None:
     """Record how the model continues the prompt, with and without the cache."""
     argument_parser(__doc__).parse_args()
-    folder = published.find()
+    folder = published.find_published()
     if folder is None:
         sys.exit("the model is not on this machine and cannot be downloaded; nothing was written")
     trace = record_model(

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from helpers.cost.experts import expected_experts_read
 from helpers.cost.layers import Full, Latent, LayerType, State, layer_types_of
@@ -17,6 +17,8 @@ from helpers.validate import check_whole, is_number
 
 if TYPE_CHECKING:
     from helpers.model.config import ModelConfig
+
+CachedAndNew = tuple[int, int]  # the numbers of a request's cached and new tokens
 
 
 @dataclass(frozen=True)

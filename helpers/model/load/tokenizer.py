@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tokenizers
 from jinja2 import TemplateError
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
-from helpers.model.load.config import CONFIG_FILE, GENERATION_FILE, eos_of
-from helpers.model.load.files import CheckpointError, read_json, reading
-from helpers.model.load.hub import find
+from helpers.model.load.config import CONFIG_FILE, GENERATION_FILE, read_eos_ids
+from helpers.model.load.files import CheckpointError, checkpoint_errors, read_json
+from helpers.model.load.hub import find_checkpoint
 from helpers.tokenizer import FILE, Tokenizer
 
 if TYPE_CHECKING:
