@@ -123,7 +123,10 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "waterfall": lambda: plots.waterfall(STEPS, "one decode step"),
     "kept": lambda: n14.kept_and_dropped_words(
         NAMED.split(),
-        {"all": n14.run_and_list_kept_entries(*shipped.load_shipped(), NAMED, GrowingCache), "w" * 90: DROPPED},
+        {
+            "all": n14.run_and_list_kept_entries(*shipped.load_shipped(), NAMED, GrowingCache),
+            "w" * 90: DROPPED,
+        },
     ),
     "heads": lambda: n15.kv_entries_and_query_heads(HEADS, 4),
     "orders": lambda: n15.expanded_and_absorbed_products(1000, 32, 24),
