@@ -90,11 +90,11 @@ def test_three_bills_by_hand() -> None:
 def test_a_long_pause_keeps_only_prefixes_others_use() -> None:
     tokens, shared = sum(6300 + 550 * n for n in range(10)), {"nothing changes": 6000, "a clock": 4000}
     for name in ("nothing changes", "a clock", "shuffled", "in front", "dropped"):
-        turns = n17.bill_chat(CLIENTS[name], Service(pause=301))
+        turns = n17.bill_chat(CLIENTS[name], Service(pause_seconds=301))
         assert [one.n_read for one in turns] == [shared.get(name, 0 if name == "shuffled" else 6000)] * 10
-    usual = n17.bill_chat(Client(), Service(pause=301))
+    usual = n17.bill_chat(Client(), Service(pause_seconds=301))
     assert sum(one.n_written for one in usual) == tokens - 60_000 == 27_750
-    assert n17.bill_chat(Client(), Service(pause=300)) == n17.bill_chat(Client(), Service())
+    assert n17.bill_chat(Client(), Service(pause_seconds=300)) == n17.bill_chat(Client(), Service())
 
 
 def test_widget_moves_parts_and_changes_rules(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,9 @@ SERVICE = Service()
 def test_a_box_equals_its_own_simulation(slots: int, budget: int) -> None:
     """Also where slots that are never used up were not simulated again."""
     machine = fleet.Machine(SERVICE.model, SERVICE.card, n16.REACHED_SHARE, 1e12, slots, budget)
-    times = fleet.colocated(machine, fleet.chat_arrivals(SERVICE, n16.N_REQUESTS, 0, 2.0, hits=False), 1)
+    times = fleet.colocated(
+        machine, fleet.chat_arrivals(SERVICE, n16.N_REQUESTS, 0, 2.0, prefix_cached=False), 1
+    )
     first, gap = fleet.p99_waits(times)
     assert n16.simulate_waits(SERVICE, 2.0, False)[slots, budget] == pytest.approx((first, gap))
 
@@ -77,12 +79,12 @@ def test_changing_a_knob_changes_the_map(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_fewest_adds_cards_until_both_limits_are_met() -> None:
-    machine = fleet.Machine(SERVICE.model, SERVICE.card, 0.7, 25e9, slots=8, budget=64)
-    asked = fleet.chat_arrivals(SERVICE, 24, 0, 2.0, hits=False)
+    machine = fleet.Machine(SERVICE.model, SERVICE.card, 0.7, 25e9, slots=8, token_budget=64)
+    asked = fleet.chat_arrivals(SERVICE, 24, 0, 2.0, prefix_cached=False)
     tried = n20.simulate_chunked(machine, asked, 3, [*n20.BUDGETS, n20.WHOLE_PROMPT_BUDGET])
     assert [one.usage for one in tried] == ["256 tokens", "512 tokens", "1,024 tokens", "whole prompts"]
     for one, budget in zip(tried, [*n20.BUDGETS, 10**6], strict=True):
-        times = fleet.colocated(replace(machine, budget=budget), asked, 3)
+        times = fleet.colocated(replace(machine, token_budget=budget), asked, 3)
         assert [one.first_word_ms, one.gap_ms] == pytest.approx(fleet.p99_waits(times))
     divided = n20.simulate_disaggregated(machine, asked, 8)
     assert [one.usage for one in divided] == ["4 + 4"]
@@ -104,7 +106,7 @@ def test_fewest_adds_cards_until_both_limits_are_met() -> None:
         )
         == divided[0]
     )
-    prompt = max(machine.seconds([(len(one.prompt),) * 2]) for _, one in asked)
+    prompt = max(machine.step_seconds([(0, len(one.prompt))]) for _, one in asked)
     for limits in ((1000 * prompt - 1, 1e9), (1e9, math.nan)):
         with pytest.raises(ValueError, match="are never reached: where no request waits for another, 99 of"):
             n20.smallest_fleet(

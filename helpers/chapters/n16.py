@@ -109,7 +109,7 @@ def count_slots_that_fit(service: Service, prefix_hits: bool) -> int:
 
     With `prefix_hits`, the rows of shared tokens and of all idle chats also take up memory.
     """
-    own = service.kv_nbytes(service.context - service.shared_tokens * prefix_hits)
+    own = service.kv_nbytes(service.mean_context - service.shared_tokens * prefix_hits)
     kept = service.weights_nbytes + prefix_hits * (
         service.shared_nbytes + service.idle_chats * service.idle_nbytes
     )
@@ -130,9 +130,9 @@ def slot_and_budget_limits(service: Service) -> list[Limit]:
     The minimum number of slots follows from Little's law, with every wait between words as long as the SLO
     allows.
     """
-    slo, prompt = service.itl_slo, service.context - service.reply // 2
-    slots = math.ceil(service.replying(slo))
-    tokens = math.ceil(service.requests_per_second * (prompt + service.reply) * slo)
+    slo, prompt = service.itl_slo, service.mean_context - service.reply_tokens // 2
+    slots = math.ceil(service.mean_replying(slo))
+    tokens = math.ceil(service.requests_per_second * (prompt + service.reply_tokens) * slo)
     step = partial(step_time, bandwidth_reached=REACHED_SHARE, compute_reached=REACHED_SHARE)
 
     def seconds(budget: int) -> float:
@@ -246,8 +246,8 @@ class SlotBudgetExplorer(Explorer):
         ways = [("processed again", False), ("found (notebook 17)", True)]
         return {
             "arrivals": choice_knob("requests/s", (1, 2, 3, 4, 5), one.requests_per_second),
-            "message": choice_knob("new tokens", (100, 300, 1000, 3000), one.message),
-            "reply": choice_knob("reply tokens", (50, 100, 250, 500), one.reply),
+            "message": choice_knob("new tokens", (100, 300, 1000, 3000), one.message_tokens),
+            "reply": choice_knob("reply tokens", (50, 100, 250, 500), one.reply_tokens),
             "hits": labelled_widget("SelectionSlider", "earlier turns", options=ways, value=False),
             "first": choice_knob("first word, ms", (100, 200, 300, 500, 1000, 2000), 1000 * self.ttft_slo),
             "gap": choice_knob("between, ms", (10, 15, 20, 25, 40, 60), 1000 * one.itl_slo),
@@ -276,7 +276,9 @@ class SlotBudgetExplorer(Explorer):
     def sentence_html(self, **settings: Any) -> str:
         found = self.picture(**settings)
         service = self.service_with(**settings)
-        tokens = service.message if settings["hits"] else service.context - service.reply // 2
+        tokens = (
+            service.message_tokens if settings["hits"] else service.mean_context - service.reply_tokens // 2
+        )
         good = ", ".join(
             f"{slots} slots with {budget:,}" for slots, budget in sorted(found.settings_within_limits)
         )

@@ -37,7 +37,7 @@ DOLLARS_PER_MILLION = {  # dollars per million tokens
     **{"read": DATED_PRICES.value["cache_read"], "written": DATED_PRICES.value["cache_write_5_minutes"]},
     "plain": DATED_PRICES.value["input"],
 }
-PRICE_SOURCE = f"{MODEL} as of {DATED_PRICES.day}"
+PRICE_SOURCE = f"{MODEL} as of {DATED_PRICES.checked_date}"
 FILLS = {"read": "value fill", "written": "query", "plain": "generated"}
 CHANGING_PARTS = ("clock", "summary")  # parts whose text changes in every turn
 
@@ -75,16 +75,18 @@ class Client:
         order = [*range(N_TOOLS)]
         if self.shuffle_tools:
             random.Random(100 * chat + turn).shuffle(order)
-        each = service.tools // N_TOOLS
+        each = service.tool_tokens // N_TOOLS
         earlier = PromptPieces()
         for n in range(turn):
             earlier += [
-                (("question", chat, n), service.message),
+                (("question", chat, n), service.message_tokens),
                 *reply_pieces(service, chat, n)[self.drop_thoughts :],
             ]
         pieces: dict[str, PromptPieces] = {
-            "tools": [(("tools", n), each if n else service.tools - each * (N_TOOLS - 1)) for n in order],
-            "system": [(("system",), service.system)],
+            "tools": [
+                (("tools", n), each if n else service.tool_tokens - each * (N_TOOLS - 1)) for n in order
+            ],
+            "system": [(("system",), service.system_tokens)],
             "clock": [(("clock", chat, turn), CLOCK_TOKENS)],
             "summary": [(("summary", chat, turn), SUMMARY_TOKENS)],
             "chat": earlier,
@@ -169,7 +171,7 @@ def bill_chat(
                 default=0,
             )
             if (
-                not chat or service.pause <= ENTRY_LIFETIME_SECONDS
+                not chat or service.pause_seconds <= ENTRY_LIFETIME_SECONDS
             ):  # the first chat represents all other chats
                 entries += [
                     text[:end] for end, mark in zip(at, marks, strict=True) if mark >= min_entry_tokens

@@ -34,7 +34,7 @@ class SimulatedFleet(NamedTuple):
     gap_ms: float
 
 
-def summarize_fleet(n_cards: int, usage: str, times: list[fleet.Times]) -> SimulatedFleet:
+def summarize_fleet(n_cards: int, usage: str, times: list[fleet.RequestTimes]) -> SimulatedFleet:
     """Return a fleet with the 99th percentiles of the waits of its requests.
 
     Args:
@@ -53,7 +53,7 @@ def simulate_chunked(
         summarize_fleet(
             n_cards,
             "whole prompts" if budget == WHOLE_PROMPT_BUDGET else f"{budget:,} tokens",
-            fleet.colocated(replace(machine, budget=budget), arrivals, n_cards),
+            fleet.colocated(replace(machine, token_budget=budget), arrivals, n_cards),
         )
         for budget in budgets
     ]

@@ -77,12 +77,12 @@ def generate_batch(
     T = max(lengths)
     cache = cache_class(model.config, len(prompts), T + n_tokens, dtype=model.embed_tokens.weight.dtype)
     ids = torch.tensor([[0] * (T - len(prompt)) + [*prompt] for prompt in prompts])
-    with cache.expect(lengths):  # tokens before these are padding
-        rows = [run(model, ids, cache).float()]  # (B, V)
+    with cache.ragged_pass(lengths):  # tokens before these are padding
+        rows = [next_token_logits(model, ids, cache).float()]  # (B, V)
     for at in range(n_tokens - 1):
         ids = rows[-1].argmax(-1, keepdim=True)
         ids[0] = forced_tokens[at] if forced_tokens else ids[0]
-        rows.append(run(model, ids, cache).float())
+        rows.append(next_token_logits(model, ids, cache).float())
     logits = torch.stack(rows, dim=1)  # (B, n, V)
     return [GreedyReply(one.argmax(-1).tolist(), one) for one in logits]
 
