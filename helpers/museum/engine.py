@@ -121,8 +121,8 @@ class ReferenceServer(WindowCache):
         """Serve the concurrent request, if it arrives after n tokens, in its own and shared pages."""
         if n != ARRIVES_AFTER or not self.concurrent_ids:
             return
-        other = GrowingCache(self.sizes)
-        run(self.base_model, torch.tensor([self.concurrent_ids]), other)
+        other = GrowingCache(self.config)
+        next_token_logits(self.base_model, torch.tensor([self.concurrent_ids]), other)
         for page in self.overwritten_pages():  # both requests write to them
             own = slice(self.probe.pads + PAGE_SIZE * page, self.probe.pads + PAGE_SIZE * (page + 1))
             for layer in self.paged:
