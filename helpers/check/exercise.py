@@ -1,4 +1,4 @@
-"""An exercise, defined by its cases, its right answer, and typical wrong answers with their reasons.
+"""Exercises. Each is defined by its cases, its right answer, and typical wrong answers with their reasons.
 
     from helpers.check.exercise import Case, Exercise
 
@@ -11,19 +11,21 @@
         success="6 for 3, and 0 for 0.",
     )
 
-`double(answer)` returns a `Result` and never raises an error. A call that takes over ten seconds is stopped.
+`double(answer)` checks an answer. It returns a `Result` and raises no exception other than KeyboardInterrupt.
+A call of the answer that takes more than ten seconds is stopped.
 
-`run_case` computes the results that are compared: those of the reader's answer, of the right answer, and of
-the listed wrong answers. If a listed wrong answer gives the same results as the reader's answer in every
-case, the reader gets its reason. The result of the right answer also defines the expected type: a number, an
-array or tensor of a certain shape, bools, a list, a set (a list in any order), a tuple of parts, or None.
+`run_case` computes the result of an answer for one case. The results of the reader's answer are compared with
+those of the right answer and, if they are wrong, with those of each listed wrong answer. If a listed wrong
+answer gives the same results in every case, the reader is shown its reason. The result of the right answer
+also defines the expected type: a number, a bool, text, an array or tensor of a certain shape, a list, a set
+(the reader may return its items as a list in any order), a tuple with a certain number of items, or None.
 
-To compare more than the return value, `run_case` returns a dict from verb to value, such as {"returns":
-words, "leaves length at": 5}. The first value that differs is shown.
+To compare more than the return value, `run_case` returns a dict that maps verbs to values, such as
+{"returns": words, "leaves length at": 5}. The first value that differs is shown.
 
-An answer may also be data, such as numbers or a table. In this case, `run_case` returns the part that a case
-names, a part that is `...` counts as not filled in yet, and the reason is found from the first wrong case
-alone.
+An answer may also be data instead of a function, such as a list of numbers or a table. In this case,
+`run_case` returns the item of the answer that the case tests, and an item that is `...` counts as not filled
+in yet. To find the reason, only the first wrong case is compared with the listed wrong answers.
 """
 
 from __future__ import annotations
@@ -53,15 +55,15 @@ from helpers.check.result import (
 )
 
 SPECIAL_CASE_ERRORS = (ArithmeticError, LookupError, ValueError, StopIteration)  # of a forgotten special case
-MAX_ITERATOR_ITEMS = 10_000  # of an iterator
-MAX_SECONDS = 10  # of a call
+MAX_ITERATOR_ITEMS = 10_000  # items taken from an iterator
+MAX_SECONDS = 10  # time limit for one call of an answer
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")
 NO_RETURN_REASON = "a function that reaches no `return` gives None: end with `return …`."
 
 
 @dataclass(frozen=True)
 class Case:
-    """One input of an exercise."""
+    """One input for which the reader's answer is compared with the right answer."""
 
     args: tuple[Any, ...]  # the answer is called with copies of these
     label: str = ""  # the input in words; if empty, the call is shown as code
@@ -72,19 +74,23 @@ class Case:
 
 
 class Exercise:
-    """An exercise. Call it with the reader's answer, or with the parts of an answer, to get a `Result`.
+    """An exercise. To get a `Result`, call it with the reader's answer.
+
+    If the call has several arguments, the answer is the tuple of these arguments.
 
     Args:
-        name: the name that the reader defines.
-        todo: what the reader should do, shown if the answer has not been written yet.
-        cases: the inputs, each a `Case` or just its arguments. The first case that goes wrong is shown.
-        right_answer: is run immediately, so later definitions cannot change what is expected.
-        wrong_answers: reasons, each followed by the wrong answers that it explains. The most frequent reasons
-            are first.
-        success: the message for a right answer, with numbers from the cases.
-        run_case: takes an answer and a case's arguments, and returns the result to compare.
-        describe_difference: takes a wrong result and the expected result, which have the same type and shape,
-            and describes how they differ, as "gives …; expected …".
+        name: the name of the function or variable that the reader defines.
+        todo: what the reader should do. It is shown if the answer has not been written yet.
+        cases: the inputs. Each is a `Case` or a tuple of arguments. If the answer is wrong, the first case in
+            which it is wrong is shown.
+        right_answer: a function, or the expected data. A function is called immediately for every case, so
+            later definitions cannot change the expected results.
+        wrong_answers: reasons, each followed by the wrong answers that it explains. If several reasons apply,
+            the first is shown.
+        success: the message for a right answer, with results from the cases.
+        run_case: function that takes an answer and a case's arguments, and returns the result to compare.
+        describe_difference: function that takes a wrong result and the expected result, both of the same type
+            and shape, and describes how they differ, in the form "gives …; expected …".
     """
 
     def __init__(
@@ -103,7 +109,7 @@ class Exercise:
         self.run_case, self.describe_difference = run_case, describe_difference
         self.is_function = callable(right_answer)  # otherwise the answer is data
         self.cases = [case if isinstance(case, Case) else Case(case) for case in cases]
-        self.wrong_answers: dict[str, list[Any]] = {}  # from a reason to the wrong answers that it explains
+        self.wrong_answers: dict[str, list[Any]] = {}  # maps each reason to the answers that it explains
         for item in wrong_answers:
             if isinstance(item, str):
                 answers = self.wrong_answers.setdefault(item, [])
@@ -112,9 +118,9 @@ class Exercise:
         self.expected = [self.result_of(right_answer, case) for case in self.cases]
 
     def __call__(self, *answers: Any) -> Result:
-        """Check an answer and record the exercise as solved if it is right.
+        """Check an answer. If it is right, record the exercise as solved.
 
-        Warnings are suppressed, and no exception is raised except KeyboardInterrupt.
+        Warnings are suppressed, and no exception is raised other than KeyboardInterrupt.
         """
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -155,20 +161,22 @@ class Exercise:
             raise NotSolvedError(so_far if n_right else self.todo)
 
     def result_of(self, answer: Any, case: Case) -> Any:
-        """Run an answer on a case and return its result.
+        """Run an answer on a case and return the result, after `normalize_result`.
 
-        A NotRightError is returned, not raised, if the answer raises an error, exceeds the time limit or
-        changes an argument. `...` is returned for data that has not been filled in yet.
+        If the answer raises an error, exceeds the time limit or changes an argument, a NotRightError is
+        returned, not raised. If the answer is data that has not been filled in for this case, `...` is
+        returned.
 
         Raises:
-            NotSolvedError: a function returned `...`, or a list, tuple or dict with a part that is `...`.
+            NotSolvedError: the answer is a function that returned `...`, or a list, tuple or dict that
+                contains `...`.
         """
         args = copy.deepcopy(case.args)
         prepared = self.with_normalized_result(answer) if self.is_function else answer
         try:
             with time_limit(MAX_SECONDS):
                 value = normalize_result(self.run_case(prepared, *args))
-        except NotRightError as stop:  # from an object of the exercise that the answer got
+        except NotRightError as stop:  # raised by an object that the exercise passed to the answer
             return stop
         except TimeLimitError as stop:
             message = f"{self.label(case)} has not come back after {MAX_SECONDS} seconds; does the loop end?"
@@ -190,7 +198,10 @@ class Exercise:
         return value
 
     def with_normalized_result(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a reader's function to normalize its result and to raise NotSolvedError if a part is `...`."""
+        """Wrap a function so that its result is normalized.
+
+        The wrapped function raises NotSolvedError if the result or one of its items is `...`.
+        """
 
         def call(*args: Any) -> Any:
             result = normalize_result(function(*args))
@@ -201,14 +212,14 @@ class Exercise:
         return call
 
     def label(self, case: Case) -> str:
-        """Return the case's label, or, if it has no label, the call as code."""
+        """Return the case's label. If it has none, return the call of the answer as code."""
         return case.label or f"{self.name}({', '.join(clip(repr(arg)) for arg in case.args)})"
 
     def find_error(self, got: Any, expected: Any, case: Case) -> NotRightError | None:
         """Return an error that describes what is wrong with a result, or None if the result is right.
 
-        The error's reason is the case's `failure_hint` if a value is missing or NaN. `with_reason` looks for
-        a better reason.
+        If the wrong value is None or contains NaN, the error's reason is the case's `failure_hint`.
+        `with_reason` looks for a better reason.
 
         Args:
             got: the result of the reader's answer, from `result_of`.
@@ -236,12 +247,15 @@ class Exercise:
         return None
 
     def with_reason(self, error: NotRightError, results: list[Any], case_index: int) -> NotRightError:
-        """Return an error with the reason of the first listed wrong answer that gives the same results.
+        """Return the error with the reason of the first listed wrong answer that gives the same results.
+
+        If no listed wrong answer gives the same results, the error keeps its own reason. If it has none and
+        the reader's function returned None, the reason is that it lacks a `return`.
 
         Args:
             error: the error for one case.
             results: the results of the reader's answer, one for each case that was run.
-            case_index: index of the case of `error`, from 0.
+            case_index: index, from 0, of the case that `error` describes.
         """
         compared = [*range(len(results))] if self.is_function else [case_index]
         if isinstance(results[-1], NotRightError) and len(compared) - 1 > case_index:
@@ -271,7 +285,10 @@ def error_text(error: BaseException) -> str:
 
 
 def normalize_result(value: Any) -> Any:
-    """Convert iterators and text arrays in a value to lists, and fractions to numbers, at any depth."""
+    """Convert iterators and arrays of strings to lists, and fractions to ints or floats.
+
+    Lists, tuples and dicts are searched for such values at any depth.
+    """
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "OU":
         return normalize_result(value.tolist())
     if isinstance(value, Iterator | KeysView | ValuesView):
@@ -284,14 +301,17 @@ def normalize_result(value: Any) -> Any:
 
 
 def items_or_self(value: Any) -> list[Any]:
-    """Return the items of a list or tuple, or the values of a dict. Any other value is the only item."""
+    """Return the items of a list or tuple, or the values of a dict, as a list.
+
+    For any other value, return a list that contains only this value.
+    """
     if isinstance(value, dict):
         return [*value.values()]
     return [*value] if isinstance(value, list | tuple) else [value]
 
 
 def to_array_if_numeric(value: Any) -> Any:
-    """Return a value as an array of numbers or bools; return it unchanged if it cannot be converted."""
+    """Convert a value to an array of numbers or bools. If it cannot be converted, return it unchanged."""
     if is_tensor(value):
         dense = value.detach().cpu().to_dense()
         return (dense.float() if dense.is_floating_point() else dense).numpy()
@@ -307,13 +327,16 @@ def to_array_if_numeric(value: Any) -> Any:
 
 
 def has_nan(value: Any) -> bool:
-    """Return whether a value contains NaN."""
+    """Return whether a number or an array-like value contains NaN."""
     array = to_array_if_numeric(value)
     return isinstance(array, np.ndarray) and array.dtype.kind == "f" and bool(np.isnan(array).any())
 
 
 def values_equal(got: Any, expected: Any, atol: float = TOLERANCE) -> bool:
-    """Return whether two values are equal. Numbers may differ by `atol`, and NaN equals only NaN."""
+    """Return whether two values are equal. Numbers may differ by up to `atol`, and NaN equals only NaN.
+
+    If `expected` is a set, the order of the items in `got` does not matter.
+    """
     if isinstance(got, dict) and isinstance(expected, dict):
         return got.keys() == expected.keys() and all(
             values_equal(got[key], expected[key], atol) for key in got
@@ -330,12 +353,14 @@ def values_equal(got: Any, expected: Any, atol: float = TOLERANCE) -> bool:
 
 
 def describe_type_mismatch(got: Any, expected: Any, expected_in_words: str = "") -> str:
-    """Describe how a result's type or shape differs from the expected one, or return "" if it does not.
+    """Describe how a result's type or shape differs from that of the expected result.
+
+    If type and shape are as expected, return "".
 
     Args:
         got: the result of the reader's answer.
         expected: the result of the right answer.
-        expected_in_words: the expected result in words. If it is empty, the expected type is described.
+        expected_in_words: the expected result in words. If it is empty, the expected type is named instead.
     """
     message, a, b = describe_with_type(got), to_array_if_numeric(got), to_array_if_numeric(expected)
     if isinstance(expected, tuple):
@@ -361,7 +386,10 @@ def describe_type_mismatch(got: Any, expected: Any, expected_in_words: str = "")
 
 
 def is_list_of_expected_type(got: Any, expected: Any) -> bool:
-    """Return whether a result is a list of text or of whole numbers, whichever `expected` contains."""
+    """Return whether a result is a list whose items have the same type as those of `expected`.
+
+    If `expected` contains text, the items must be text. Otherwise, they must be whole numbers.
+    """
     if any(isinstance(part, str) for part in expected):
         return isinstance(got, list | tuple) and all(isinstance(part, str) for part in got)
     row = to_array_if_numeric(got)
@@ -369,7 +397,7 @@ def is_list_of_expected_type(got: Any, expected: Any) -> bool:
 
 
 def expected_type_in_words(expected: Any) -> str:
-    """Return the type of an expected value in words, such as "a list of words"."""
+    """Describe the type of an expected value in words for the reader, such as "a list of words"."""
     if isinstance(expected, tuple):
         return f"{len(expected)} parts"
     if isinstance(expected, list | set | frozenset):

@@ -14,17 +14,19 @@ NO_GUESS_MESSAGE = "write one in place of None, and run both cells again. The an
 
 
 class Guess:
-    """A comparison of the reader's guess with the answer, which is not shown until there is a guess.
+    """A comparison of the reader's guess with the answer. The answer is shown only if there is a guess.
 
-    Notebooks are stored without a guess, so each notebook also gives the answer in folded text below.
+    Notebooks are stored without guesses, so each notebook also gives the answer in folded text below.
 
     Args:
-        guess: the reader's guess. None, NaN, and a value of a type other than the answer's count as no guess.
+        guess: the reader's guess. None, `...`, NaN, and a value of another type than the answer do not count
+            as a guess.
         answer: the right answer.
         explanation: a sentence that explains the answer.
-        example_answer: an answer of the expected type, if `answer` is a text that describes the answer.
-        options: the values that the reader may choose from. If it is empty, any value of the expected type is
-            allowed.
+        example_answer: a value of the expected type. It is needed only if `answer` is a text that describes
+            the answer, so that its own type is not the expected one.
+        options: the values that the reader may choose from. If there are none, any value of the expected type
+            is allowed.
 
     Raises:
         ValueError: the answer is NaN.
@@ -49,7 +51,11 @@ class Guess:
 
     @property
     def is_right(self) -> bool:
-        """Whether the guess equals the answer. Lists, tuples, sets and arrays with equal items are equal."""
+        """Whether the guess equals the answer.
+
+        Lists, tuples and arrays are equal if their items are. A set equals an answer with the same items in
+        any order. In text, upper and lower case are equal.
+        """
         guess, answer = _plain(self.guess), _plain(self.answer)
         if isinstance(guess, set) and isinstance(answer, list):
             return len(guess) == len(answer) and all(part in [*guess] for part in answer)
@@ -57,7 +63,7 @@ class Guess:
 
     @property
     def why_not_counted(self) -> str:
-        """Why the guess does not count, and what to write instead; "" if the guess counts."""
+        """A message that says why the guess does not count and what to write instead, or "" if it counts."""
         if self.guess is None or self.guess is ...:
             return NO_GUESS_MESSAGE
         if self.options and _plain(self.guess) not in map(_plain, self.options):
@@ -79,7 +85,7 @@ class Guess:
 
 
 def answer_type_in_words(x: Any) -> str:
-    """Return the type of a value in words for the reader, such as "a number" for 3."""
+    """Describe the type of a value in words for the reader, such as "a number" for 3."""
     x = x.tolist() if hasattr(x, "tolist") else x
     if isinstance(x, bool):
         return "True or False"
@@ -95,7 +101,9 @@ def answer_type_in_words(x: Any) -> str:
 def check_ratio_guess(
     guess: Any, options: Sequence[float], measured_ratio: float, explanation: str = ""
 ) -> Guess:
-    """Compare a guess with the option that is nearest to a measured ratio on a logarithmic scale.
+    """Compare a guess with the option that is nearest to a measured ratio.
+
+    Distances are measured on a logarithmic scale, so for a ratio of 3, the option 4 is nearer than 2.
 
     Raises:
         ValueError: the measured ratio is not a finite number above 0.
@@ -108,7 +116,10 @@ def check_ratio_guess(
 
 
 def _plain(x: Any) -> Any:
-    """Return a value that `==` can compare: sequences and arrays as lists, text stripped and lowercased."""
+    """Convert a value to a form that `==` can compare.
+
+    Sequences and arrays become lists. Text becomes lower case, without spaces at either end.
+    """
     if hasattr(x, "tolist"):
         x = x.tolist()
     if isinstance(x, list | tuple | range):

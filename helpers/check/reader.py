@@ -1,4 +1,7 @@
-"""Support for the reader's own cells: a time limit for calls, the line of an error, and solved exercises."""
+"""Support for cells that contain the reader's own code.
+
+The module limits the time of a call, quotes the line that raised an error, and records solved exercises.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,22 @@ from typing import Any
 
 from helpers.check.result import clip
 
-SOLVED_FILE = "solved.txt"  # in the notebook's folder, where its kernel runs; a line per exercise: "05 mask"
+SOLVED_FILE = "solved.txt"  # in the kernel's folder, that of the notebook; one line per exercise: "05 mask"
 _raise_in: Any = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
 
 class TimeLimitError(BaseException):
-    """A call exceeded its time limit. It is a BaseException so that `except Exception` does not catch it."""
+    """Raised when a call exceeds its time limit.
+
+    It is a BaseException, so that `except Exception` in the reader's code does not catch it.
+    """
 
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimeLimitError inside the `with` block if it runs for more than `seconds`.
+    """Raise TimeLimitError inside the `with` block if the block runs for more than `seconds`.
 
-    A call into compiled code is not interrupted; the error is raised at the next line of Python.
+    A call into compiled code is not interrupted. The error is raised when the call returns to Python code.
     """
     thread = ctypes.c_ulong(threading.get_ident())
     timer = threading.Timer(seconds, _raise_in, (thread, ctypes.py_object(TimeLimitError)))
@@ -45,9 +51,9 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def quote_failing_line(error: BaseException) -> str:
-    """Return a sentence that quotes the line of the reader's cell that raised an error.
+    """Return a sentence that quotes the line in the reader's cell at which an error was raised.
 
-    If the traceback includes several cells, the outermost is used. If it includes no cell, return "".
+    If the traceback includes several cells, the outermost cell is quoted. If it includes no cell, return "".
     """
     frames = [(frame.f_code.co_filename, n) for frame, n in traceback.walk_tb(error.__traceback__)]
     cells = [name for name, n in frames if linecache.getline(name, n) and not Path(name).exists()]
@@ -58,9 +64,10 @@ def quote_failing_line(error: BaseException) -> str:
 
 
 def record_solved(exercise: object) -> None:
-    """Add a solved exercise of the notebook's `check` module to the file SOLVED, unless it is already there.
+    """Add a solved exercise to SOLVED_FILE, unless the file already lists it.
 
-    Do nothing outside a notebook, or if the file cannot be written.
+    Only the exercises in the module that the notebook imports as `check` are recorded. Outside a notebook, or
+    if the file cannot be written, nothing happens.
     """
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     checker = shell.user_ns.get("check") if shell else None

@@ -1,4 +1,4 @@
-"""The results of a check (right, not right yet, or not solved yet), and how they show a reader's values."""
+"""The result of a check: right, not right yet, or not solved yet. Its message shows the wrong values."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from helpers.drawing.numbers import format_number
 TOLERANCE = (
     0.01  # readers may round to two digits; messages show two, so that different numbers look different
 )
-MAX_CHARACTERS = 120  # of a text that shows a reader's value
+MAX_CHARACTERS = 120  # maximum length of a text that shows a reader's value
 
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """The result of checking an answer."""
+    """The result of checking a reader's answer, with the message that the reader sees."""
 
     state: Literal["right", "not right yet", "not solved yet"]
     message: str  # the values that justify the state, or what to write
@@ -41,17 +41,17 @@ class Result:
 
 
 class NotSolvedError(Exception):
-    """The reader has not completed the answer. The message says what to write."""
+    """Raised when the reader has not completed the answer. The message says what to write."""
 
 
 class NotRightError(Exception):
-    """The reader's answer is wrong.
+    """Raised when the reader's answer is wrong.
 
     Args:
         message: what the answer gives, and what was expected.
-        reason: the probable reason, if known.
-        failing_line: a sentence that quotes the line that raised an error, from `reader.quote_failing_line`,
-            or "" if no line did.
+        reason: the probable reason, or "" if it is unknown.
+        failing_line: if the answer raised an error, the sentence from `reader.quote_failing_line` that quotes
+            the line; otherwise "".
     """
 
     def __init__(self, message: str, reason: str = "", failing_line: str = "") -> None:
@@ -60,9 +60,9 @@ class NotRightError(Exception):
 
 
 def result_html(is_right: bool, text: str) -> str:
-    """Return text as HTML, with a sign (✓ or ✗) and a colour that show whether the answer is right."""
+    """Return a result's text as HTML. A sign (✓ or ✗) and a colour show whether the answer is right."""
     sign, name, colour = ("✓", "success", "#2e7d32") if is_right else ("✗", "error", "#c62828")
-    colour = f"var(--jp-{name}-color1, {colour})"  # JupyterLab's own fits its theme
+    colour = f"var(--jp-{name}-color1, {colour})"  # JupyterLab's own colour fits its theme
     body = escape(text).replace("\n", "<br>")
     box = f"border-left: 6px solid {colour}; padding: 2px 10px"
     return f'<div style="{box}"><b style="color: {colour}">{sign}</b> {body}</div>'
@@ -75,13 +75,13 @@ def is_tensor(value: Any) -> bool:
 
 
 def clip(text: str) -> str:
-    """Return a text on one line, shortened to `MAX_CHARACTERS` and " …" if it is longer."""
+    """Join a text's lines into one. If it is longer than MAX_CHARACTERS, cut it there and add " …"."""
     line = " ".join(text[: 4 * MAX_CHARACTERS].split())
     return line if len(line) <= MAX_CHARACTERS else f"{line[:MAX_CHARACTERS]} …"
 
 
 def format_value(value: Any) -> str:
-    """Return a value as one line of text: numbers are rounded, and several values are separated by commas."""
+    """Return a value as one line of text. Numbers are rounded, and items are separated by commas."""
     if isinstance(value, str):
         return clip(value)
     if isinstance(value, np.ndarray) and not value.ndim:
@@ -98,7 +98,7 @@ def format_value(value: Any) -> str:
 
 
 def describe_with_type(value: Any) -> str:
-    """Return a one-line description of a value that has an unexpected type or shape."""
+    """Describe, on one line, a value that has an unexpected type or shape, such as "'so' (str)"."""
     name = clip(type(value).__name__)
     if value is None or value is ...:
         return "None" if value is None else "..."

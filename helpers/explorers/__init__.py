@@ -1,7 +1,7 @@
-"""Explorers: interactive pictures with controls, one per file.
+"""Explorers: interactive pictures with controls, one explorer per module.
 
-Each has a live form, built with ipywidgets, and a still picture at its initial settings, which needs no
-kernel.
+Each explorer has two forms. With a running kernel, its controls are ipywidgets. Without a kernel, a still
+picture shows the initial settings.
 """
 
 from helpers.explorers.words import NextWordExplorer

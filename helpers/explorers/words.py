@@ -1,4 +1,4 @@
-"""An explorer of how temperature, top-k and top-p change the next word's probabilities."""
+"""An explorer that shows how temperature, top-k and top-p change the next word's probabilities."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from helpers.drawing.words import SMALL, shorten, text_width
 from helpers.sampling import check_logits, keep_top_k, keep_top_p, next_probabilities, softmax
 from helpers.stepper.format import percent
 
-N_DRAWS = 20  # sample words below the picture
+N_DRAWS = 20  # number of words in the sample below the picture
 SEED = 0
 COLUMN_HEADINGS = "word", "frame: before, filled: after", "before → after"
 
 
 @dataclass(frozen=True)
 class WordRow:
-    """A word, and its probability before and after the settings apply."""
+    """A word, with its probabilities before and after the settings apply."""
 
     word: str
     probability_before: float
@@ -39,7 +39,10 @@ class WordRow:
 
 @dataclass(frozen=True)
 class WordBars:
-    """The explorer's picture: a row with two bars for each word, and a note below the rows."""
+    """The explorer's picture. Each word has a row with two bars: its probabilities before and after.
+
+    A note below the rows lists a sample of drawn words.
+    """
 
     rows: list[WordRow]
     note: str
@@ -89,21 +92,22 @@ class WordBars:
             y += 49 if row.excluded_because else 35
 
     def in_words(self) -> str:
-        """Return a text alternative: each word with its probability before and after the settings apply."""
+        """Return a text alternative that lists each word with its two probabilities."""
         return "; ".join(f"{row.word}: {row.change_text}" for row in self.rows) + "."
 
 
 class NextWordExplorer(Explorer):
-    """The next word's probabilities before and after temperature, top-k and top-p.
+    """An explorer of the next word's probabilities before and after temperature, top-k and top-p apply.
 
     Args:
-        logits: one for each word, (V,).
-        words: the V words.
-        n_shown: how many words have a row of their own, the most probable first; all others share one row.
-        temperature: its initial value, 0.1 to 3.
+        logits: logit of each word, of shape (V,).
+        words: the V words, in the same order.
+        n_shown: number of words that have a row of their own, the most probable first. All others share one
+            row.
+        temperature: initial temperature, from 0.1 to 3.
 
     Raises:
-        ValueError: the logits are not a list of numbers, or the number of words differs.
+        ValueError: the logits are invalid (see `check_logits`), or there are not as many words as logits.
     """
 
     title = "Explorer: the next word, by temperature, top-k and top-p"
@@ -137,7 +141,10 @@ class NextWordExplorer(Explorer):
         }
 
     def setting_excluding_each_word(self, temperature: float, top_k: int, top_p: float) -> list[str | None]:
-        """Return for each word the setting that excludes it ("top-k", "top-p" or "temperature"), or None."""
+        """Return one setting per word: the one that excludes the word, or None if the word remains.
+
+        The settings are named "top-k", "top-p" and "temperature".
+        """
         remaining = next_probabilities(self.logits, temperature, top_k, top_p) > 0
         by_k = keep_top_k((self.logits - self.logits.max()) / temperature, top_k)
         by_p = by_k if top_p >= 1 else keep_top_p(by_k, top_p)
@@ -174,12 +181,12 @@ class NextWordExplorer(Explorer):
         return f"{n_in} of {len(after)} words can be drawn; {moved}."
 
     def _draws(self, after: np.ndarray) -> str:
-        """Return, in HTML, how often each word is drawn in 20 draws with a fixed seed.
+        """Return, as HTML, how often each word is drawn in 20 draws.
 
-        Because the seed is fixed, only the settings change the result.
+        The seed is fixed, so the result depends only on the settings.
 
         Args:
-            after: the probability of each word after the settings apply, (V,).
+            after: probability of each word after the settings apply, of shape (V,).
         """
         drawn = np.random.default_rng(SEED).choice(len(after), size=N_DRAWS, p=after)
         times = [(word, int((drawn == n).sum())) for n, word in enumerate(self.words)]
