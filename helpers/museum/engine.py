@@ -1,4 +1,4 @@
-"""A small server that answers every probe correctly, and eight that each have one wrong method."""
+"""A small server that answers every probe correctly, and eight servers with one wrong method each."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from helpers.museum.runner import Runner
 from helpers.validate import check_whole
 
 PAGE_SIZE = 8  # KV entries
-REPLY_LENGTH, ARRIVES_AFTER = 8, 3  # tokens of a reply; tokens that exist when another request arrives
+REPLY_LENGTH, ARRIVES_AFTER = 8, 3  # tokens per reply; reply tokens before a concurrent request arrives
 WINDOWS = (28, None, None, None)  # number of KV entries that each layer keeps; None for all
 
 
 def override_rotary_positions(cache: Cache, positions: Callable[[int], Tensor]) -> None:
-    """Make a cache rotate keys and queries by other positions. Its mask and its entries stay right."""
+    """Make a cache rotate queries and keys by the positions that `positions` returns for T new tokens.
+
+    The cache still uses its original positions to compute its mask and to decide which entries it keeps.
+    """
     original = cache.positions
 
     def with_original(call: Callable[..., Any], *args: Any) -> Any:
@@ -36,20 +39,21 @@ def override_rotary_positions(cache: Cache, positions: Callable[[int], Tensor]) 
 
 
 def common_prefix_length(a: Sequence[int], b: Sequence[int]) -> int:
-    """Return the number of tokens at the beginning of two texts that are the same."""
+    """Return the length of the longest common prefix of two token sequences."""
     return [*(x == y for x, y in zip(a, b, strict=False)), False].index(False)
 
 
 class Probe(NamedTuple):
-    """A prompt for an engine, and what else happens in the engine.
+    """A prompt for a server, and the conditions under which the server answers it.
 
     Attributes:
         text: the prompt.
-        chunk: number of tokens in each chunk of the prefill; 0 runs the prompt whole.
+        chunk: number of tokens per prefill chunk; 0 runs the whole prompt in one pass.
         pads: number of padding tokens to the left of the prompt.
-        earlier_request: a request that was served before. Pages of a shared prefix are used again.
-        concurrent_request: a request that arrives during the reply.
-        adapter: whether the prompt runs with the adapter. Other requests run without it.
+        earlier_request: the prompt of a request that is served first. The full pages of a prefix that both
+            prompts have in common are reused.
+        concurrent_request: the prompt of a request that arrives while the reply is being generated.
+        adapter: whether the prompt runs with the adapter. The other two requests always run without it.
     """
 
     text: str
@@ -67,14 +71,15 @@ class Probe(NamedTuple):
 
 
 class ReferenceServer(WindowCache):
-    """A server with its cache, which answers one request correctly whatever a probe changes.
+    """A server that answers a probe's prompt correctly under all conditions. It is also its own cache.
 
-    A subclass with a bug overrides one method. Only layers that keep all KV entries have pages.
+    Each server with a bug is a subclass that overrides one method. Only layers that keep all KV entries have
+    pages.
 
     Args:
-        runner: runs the passes and records them.
-        probe: the request, and what else happens.
-        windows: number of KV entries that each layer keeps; None for all.
+        runner: the runner that runs the passes and records them.
+        probe: the prompt and the conditions under which to answer it.
+        windows: for each layer, the number of KV entries that it keeps; None for all.
     """
 
     def __init__(self, runner: Runner, probe: Probe, windows: Sequence[int | None] = WINDOWS) -> None:
@@ -91,20 +96,20 @@ class ReferenceServer(WindowCache):
     @classmethod
     @cache
     def answer(cls, probe: Probe, forced_ids: tuple[int, ...] = ()) -> Runner:
-        """Answer a probe, and return the runner. `forced_ids` is as in `Runner`."""
+        """Answer a probe's prompt and return the runner. `forced_ids` is as in `Runner`."""
         runner = Runner(*load_model("adapter" if probe.adapter else "diary"), REPLY_LENGTH, forced_ids)
         cls(runner, probe).serve()
         return runner
 
     @classmethod
     def fingerprint(cls, probe: Probe) -> Fingerprint:
-        """Return where the server differs from the reference run of the same words."""
+        """Compare the server's run with the reference run of the same tokens. Return the fingerprint."""
         expected = reference_run(probe)
         actual = cls.answer(probe, tuple(expected.output_ids))
         return fingerprint(expected.trace, actual.trace, n_pads=probe.pads)
 
     def serve(self) -> None:
-        """Serve the earlier request, then answer the prompt."""
+        """Serve the probe's earlier request, if it has one. Then answer its prompt."""
         if self.earlier_ids:
             next_token_logits(self.base_model, torch.tensor([self.earlier_ids]), self)
             self.reset()
@@ -118,7 +123,11 @@ class ReferenceServer(WindowCache):
 
     @torch.inference_mode()
     def serve_concurrent_request(self, n: int) -> None:
-        """Serve the concurrent request, if it arrives after n tokens, in its own and shared pages."""
+        """Serve the concurrent request if it arrives after n tokens of the reply.
+
+        The request runs in a cache of its own. If it also writes to pages of this cache (see
+        `overwritten_pages`), its KV entries replace the ones there.
+        """
         if n != ARRIVES_AFTER or not self.concurrent_ids:
             return
         other = GrowingCache(self.config)
@@ -132,7 +141,7 @@ class ReferenceServer(WindowCache):
                     own_x[layer][:, :, own][:, :, :n] = entries[:, :, :n]
 
     def mask(self, T: int, layer: int = 0) -> Tensor:
-        """Return which KV entries each token may attend to, (T, S); see `Cache.mask`."""
+        """Return a mask of shape (T, S): which KV entries each new token may attend to; see `Cache.mask`."""
         if mask_function := self.runner.mask_function:
             return self.extend_mask(
                 mask_function(T, self.length, self.probe.pads), self.n_unwritten_entries(T)
@@ -145,25 +154,28 @@ class ReferenceServer(WindowCache):
         return self.extend_mask(visible, self.n_unwritten_entries(T))
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the whole buffer, with a multiple of `Probe.chunk` entries; see `Cache.append`."""
+        """Append the new tokens' KV entries and return the whole buffer; see `Cache.append`.
+
+        The buffer's length is rounded up to a multiple of `Probe.chunk`. Unwritten entries are zero.
+        """
         unwritten = (0, 0, 0, self.n_unwritten_entries(k.shape[2]))
         keys, values = super().append(layer, k, v)
         return F.pad(keys, unwritten), F.pad(values, unwritten)
 
     def n_unwritten_entries(self, T: int) -> int:
-        """Return the number of entries that are still unwritten after T new tokens."""
+        """Return the number of entries of the buffer that are still unwritten after T new tokens."""
         return -(self.length + T) % (self.probe.chunk or 1)
 
     def mask_start(self, T: int) -> int:
-        """Return the position that the mask gives to the first of T new tokens."""
+        """Return the position that the mask assumes for the first of T new tokens."""
         return self.length
 
     def n_hidden_entries(self, T: int) -> int:
-        """Return the number of entries at the left, the padding, that T new tokens may not attend to."""
+        """Return the number of first entries, those of the padding, that the mask hides from T new tokens."""
         return self.probe.pads
 
     def extend_mask(self, mask: Tensor, n: int) -> Tensor:
-        """Append n columns to a mask, for the unwritten entries of the buffer."""
+        """Append n columns to a mask, one for each unwritten entry of the buffer."""
         return F.pad(mask, (0, n), value=False)
 
     def rotary_positions(self, T: int) -> Tensor:
@@ -171,16 +183,22 @@ class ReferenceServer(WindowCache):
         return self.length + torch.arange(T)
 
     def n_cached_tokens(self) -> int:
-        """Return the number of first tokens whose entries are cached, from a request without the adapter."""
+        """Return how many of the prompt's first tokens have KV entries from the earlier request.
+
+        That request ran without the adapter, so a prompt with the adapter cannot use its entries.
+        """
         return 0 if self.probe.adapter else common_prefix_length(self.prompt_ids[:-1], self.earlier_ids)
 
     def overwritten_pages(self) -> list[int]:
-        """Return the indices of this request's pages to which the concurrent request writes as well."""
+        """Return the indices, from 0, of this request's pages that the concurrent request overwrites."""
         return []
 
 
 def reference_run(probe: Probe) -> Runner:
-    """Answer the probe's prompt alone, in one chunk and with an empty cache, and return the runner."""
+    """Run the probe's prompt as the only request, in one chunk, starting from an empty cache.
+
+    The prompt runs with the adapter if the probe says so. Return the runner.
+    """
     return ReferenceServer.answer(Probe(probe.text, adapter=probe.adapter))
 
 

@@ -1,4 +1,4 @@
-"""An exhibit: a report, the rebuilt bug, two prompts, and three possible causes, one of them right."""
+"""An exhibit: a bug report, the rebuilt bug, two prompts, and three possible causes (one is right)."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from helpers.trace import Trace, compare, indices_of_ranges
 
 ServeFunction = Callable[[Runner, ExhibitPrompt, bool], None]
 EXHIBITS: dict[str, Exhibit] = {}
-TOLERANCE = 1e-3  # difference of a context, relative to the largest number
-BFLOAT16_TOLERANCE = 0.05  # the same for numbers that are rounded to bfloat16
-SHARING_LAYER = 3  # the layer that shares the rows of the one before; its own K and V weights are never used
+TOLERANCE = 1e-3  # largest difference that is still rounding, relative to the largest value
+BFLOAT16_TOLERANCE = 0.05  # the same for a model that rounds to bfloat16
+SHARING_LAYER = 3  # uses the KV entries of the layer before it; its own K and V weights have no effect
 
 
 @cache
 def load_model(name: str) -> tuple[Transformer, Tokenizer]:
-    """Return the model of an exhibit and its tokenizer.
+    """Return a model for exhibits, and the model's tokenizer.
 
-    `name` is "diary" for the shipped model, or the name of a changed copy: "hybrid", "adapter", "bfloat16" or
-    "sharing".
+    `name` is "diary" for the shipped model, "hybrid" for the shipped hybrid model, or "adapter", "bfloat16"
+    or "sharing" for a changed copy of the shipped model.
     """
     model, tokenizer = shipped.load_shipped("hybrid" if name == "hybrid" else "gqa")
     if name == "adapter":
@@ -52,14 +52,17 @@ def load_model(name: str) -> tuple[Transformer, Tokenizer]:
 
 
 class RoundedLinear(nn.Module):
-    """A matrix product as a sum of several pieces. Each piece and each sum is rounded to bfloat16."""
+    """A linear layer that adds up its output from several matrix products, one per piece of the input.
+
+    The input's channels are divided evenly into pieces. Each product and each sum is rounded to bfloat16.
+    """
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
         self.linear, self.pieces = linear, 1
 
     def forward(self, x: Tensor) -> Tensor:
-        """Multiply: (…, C) → (…, C')."""
+        """Multiply x, of shape (…, C), by the weight. The result has shape (…, C')."""
         sizes = x.shape[-1] // self.pieces
         pairs = zip(x.split(sizes, -1), self.linear.weight.split(sizes, 1), strict=True)
         total = torch.zeros(1)
@@ -69,7 +72,7 @@ class RoundedLinear(nn.Module):
 
 
 class Location(NamedTuple):
-    """A pass, a layer, a head and a token's index in the text, all from 0."""
+    """Where two runs differ: the indices of a pass, a layer, a head and a token, all from 0."""
 
     pass_index: int
     layer: int
@@ -78,12 +81,12 @@ class Location(NamedTuple):
 
 
 class Fingerprint(NamedTuple):
-    """Where two runs of the same words differ.
+    """The differences between the contexts of two runs of the same tokens.
 
     Attributes:
-        max_differences: the largest difference of any context in a layer and pass, relative to the largest
-            number there in either run, (L, passes).
-        first_difference: the first location with a difference larger than rounding, or None.
+        max_differences: the largest difference in each layer and pass, of shape (L, passes). It is relative
+            to the largest absolute value of the layer's contexts in that pass, in either run.
+        first_difference: the location of the first difference larger than rounding, or None.
     """
 
     max_differences: np.ndarray
@@ -91,13 +94,13 @@ class Fingerprint(NamedTuple):
 
 
 def fingerprint(expected: Trace, actual: Trace, tolerance: float = TOLERANCE, n_pads: int = 0) -> Fingerprint:
-    """Compare the context of each head and token in two runs.
+    """Compare two runs by the context that each head computes for each token.
 
     Args:
-        expected, actual: runs of the same words, which may be divided into different passes. The result has
-            the passes of `actual`.
+        expected, actual: the traces of two runs of the same tokens. The two runs may divide the tokens into
+            passes differently; the fingerprint has the passes of `actual`.
         tolerance: the largest relative difference that counts as rounding.
-        n_pads: number of padding tokens at the beginning of `actual`.
+        n_pads: number of padding tokens before the prompt in `actual`.
     """
     by_token = {token: x for of_pass in contexts_by_pass(expected) for token, x in of_pass.items()}
     passes = contexts_by_pass(actual)
@@ -116,7 +119,7 @@ def fingerprint(expected: Trace, actual: Trace, tolerance: float = TOLERANCE, n_
 
 
 def contexts_by_pass(trace: Trace) -> list[dict[int, np.ndarray]]:
-    """Return, for each pass, a mapping from the index of each new token to its contexts, (L, H, D)."""
+    """Return one dict per pass. It maps the index of each new token to its contexts, of shape (L, H, D)."""
     L, H = trace.model.n_layers, trace.model.n_heads
     passes = []
     for event in trace.runs[0].passes:
@@ -128,7 +131,7 @@ def contexts_by_pass(trace: Trace) -> list[dict[int, np.ndarray]]:
 
 @dataclass(frozen=True, repr=False)
 class LabelledLines:
-    """Lines of text as (label, text) pairs."""
+    """Lines of text with a label each, stored as (label, text) pairs."""
 
     lines: list[tuple[str, str]]
 
@@ -145,7 +148,7 @@ class LabelledLines:
 
 
 class RepairedAndBuggy(NamedTuple):
-    """The runners of two replies with the same words, without and with the bug."""
+    """The runners of two runs, one without the bug and one with it, whose replies are the same."""
 
     repaired: Runner
     buggy: Runner
@@ -161,11 +164,11 @@ class Exhibit:
         symptom: what users saw or would see.
         causes: three possible causes.
         correct_cause: the index of the right cause, from 0.
-        failing_prompt: a prompt whose reply is wrong.
+        failing_prompt: a prompt whose reply the bug changes.
         passing_prompt: a prompt whose reply is right in spite of the bug.
-        serve: a function that answers a prompt, with the bug or without it.
+        serve: the function that answers a prompt, with or without the bug.
         model_name: the name of the model that answers; see `load_model`.
-        n_tokens: the maximum number of tokens in a reply.
+        n_tokens: the maximum number of tokens per reply.
     """
 
     name: str
@@ -193,28 +196,32 @@ class Exhibit:
         forced_ids: Sequence[int] = (),
         mask_function: MaskFunction | None = None,
     ) -> Runner:
-        """Answer a prompt with or without the bug, and return the runner; see `Runner` for the arguments."""
+        """Answer a prompt, with or without the bug, and return the runner.
+
+        `forced_ids` and `mask_function` are as in `Runner`.
+        """
         runner = Runner(*load_model(self.model_name), self.n_tokens, forced_ids, mask_function)
         self.serve(runner, prompt, with_bug)
         return runner
 
     @cache  # noqa: B019
     def run_both(self, prompt: ExhibitPrompt) -> RepairedAndBuggy:
-        """Answer a prompt without the bug, then with the bug but with the same words as its reply."""
+        """Answer a prompt without the bug. Then run the same prompt and the same reply with the bug."""
         repaired = self.answer(prompt, with_bug=False)
         buggy = self.answer(prompt, with_bug=True, forced_ids=repaired.output_ids)
         return RepairedAndBuggy(repaired, buggy)
 
     def fingerprint(self, prompt: ExhibitPrompt | None = None) -> Fingerprint:
-        """Return where the runs with and without the bug differ, by default for `failing_prompt`."""
+        """Return the fingerprint of the runs without and with the bug, by default on `failing_prompt`."""
         repaired, buggy = self.run_both(prompt or self.failing_prompt)
         tolerance = BFLOAT16_TOLERANCE if self.model_name == "bfloat16" else TOLERANCE
         return fingerprint(repaired.trace, buggy.trace, tolerance)
 
     def first_difference(self, prompt: ExhibitPrompt | None = None) -> str:
-        """Return the first difference of the two traces in the words of `compare`, but counted from 1.
+        """Return where the runs without and with the bug first differ, by default on `failing_prompt`.
 
-        If there is no difference, the result is "equal".
+        The location is worded as in `compare`, but passes, layers, heads and tokens are numbered from 1. If
+        the runs do not differ, the result is "equal".
         """
         repaired, buggy = self.run_both(prompt or self.failing_prompt)
         where = compare(repaired.trace, buggy.trace).removeprefix("reply, ").split(": [")[0]
@@ -222,15 +229,15 @@ class Exhibit:
         return from_1.replace("position", "token")
 
     def question(self) -> LabelledLines:
-        """Return the symptom and the three causes, but neither the replies nor the first difference."""
+        """Return the symptom and the three possible causes, without the replies and the first difference."""
         return LabelledLines([("reported", self.symptom), *zip("abc", self.causes, strict=True)])
 
     def with_token_count(self, text: str) -> str:
-        """Append the number of tokens to a text, in parentheses. Return "" for an empty text."""
+        """Return a text followed by its number of tokens in parentheses, or "" if the text is empty."""
         return text and f"{text} ({len(load_model(self.model_name)[1].encode(text))} tokens)"
 
     def describe_passing_prompt(self) -> str:
-        """Return the passing prompt, and whether the runs with and without the bug are equal for it."""
+        """Return the passing prompt, and whether its runs without and with the bug are equal, as one line."""
         text, before = self.passing_prompt[:2]
         asked = self.with_token_count(text) if text != self.failing_prompt.text else "the same text"
         if text == self.failing_prompt.text:
@@ -239,7 +246,11 @@ class Exhibit:
         return asked + (": equal" if equal else ": they differ, by too little for other words")
 
     def summary(self) -> LabelledLines:
-        """Return what a reader sees: the symptom, both replies, the first difference and the three causes."""
+        """Return the whole exhibit as a reader sees it.
+
+        It consists of the symptom, the failing prompt with both replies to it, the first difference, the
+        passing prompt, and the three possible causes.
+        """
         repaired, shipped = (
             self.answer(self.failing_prompt, with_bug).reply_text for with_bug in (False, True)
         )
@@ -265,9 +276,9 @@ class Exhibit:
 
 
 def register_exhibit(**attributes: Any) -> Callable[[ServeFunction], ServeFunction]:
-    """Return a decorator that adds a `serve` function to EXHIBITS under its name.
+    """Return a decorator that makes an `Exhibit` from a `serve` function and adds the exhibit to EXHIBITS.
 
-    `attributes` are the other attributes of `Exhibit`.
+    The exhibit has the function's name. Its other attributes are `attributes`.
     """
 
     def register(serve: ServeFunction) -> ServeFunction:

@@ -1,4 +1,8 @@
-"""The exhibits. Each has a report, three causes, and a function that answers with or without the bug."""
+"""The exhibits of the museum.
+
+Each consists of a bug report, three possible causes, and a function that answers a prompt with or without the
+bug.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from helpers.museum.engine import Probe, ReferenceServer, common_prefix_length, 
 from helpers.museum.exhibit import SHARING_LAYER, RoundedLinear, load_model, register_exhibit
 from helpers.museum.runner import ExhibitPrompt, Runner
 
-CHUNK_SIZE, PADDED_LENGTH, BUFFER_LENGTH = 16, 64, 512  # tokens of a chunk, of a padded prompt, of a buffer
+CHUNK_SIZE, PADDED_LENGTH, BUFFER_LENGTH = 16, 64, 512  # tokens per chunk, padded prompt, buffer
 
 SHORT = "Today weather is so"
 MIA = f"Mia writes from Oslo . Monday is sunny in Oslo . {SHORT}"
@@ -33,7 +37,7 @@ ROME = (
 
 
 def serve_with(runner: Runner, server_class: type[ReferenceServer], text: str, **changes: Any) -> None:
-    """Answer a prompt with a server whose layers keep all KV entries; `changes` are fields of `Probe`."""
+    """Answer a prompt with a server that keeps all KV entries in all layers; `changes` are `Probe` fields."""
     server_class(runner, Probe(text, **changes), [None] * runner.model.config.n_layers).serve()
 
 
@@ -259,7 +263,7 @@ def bug_entries_reused_without_adapter(runner: Runner, prompt: ExhibitPrompt, wi
 def bug_chunk_starts_with_empty_state(runner: Runner, prompt: ExhibitPrompt, with_bug: bool) -> None:
     cache = StateCache(runner.model.config)
     positions, state = cache.positions, cache.state
-    lengths: list[int] = []  # tokens of each pass
+    lengths: list[int] = []  # number of tokens per pass
 
     def noting_positions(T: int) -> Tensor:
         lengths.append(T)

@@ -34,7 +34,13 @@ MaskFunction = Callable[[int, int, int], Any]
 
 
 class ExhibitPrompt(NamedTuple):
-    """A prompt, and the text of another request with a phrase that says when this request runs."""
+    """A prompt, and what else is served, if anything.
+
+    Attributes:
+        text: the prompt.
+        other_request: the prompt of another request, or the words of a rejected draft, or "".
+        other_request_time: a phrase that says when the other request runs, such as "before it".
+    """
 
     text: str
     other_request: str = ""
@@ -42,23 +48,23 @@ class ExhibitPrompt(NamedTuple):
 
 
 class Runner:
-    """Runs passes, and records attention weights and contexts without checking anything.
+    """A decoding loop that records attention weights and contexts without checking the cache.
 
-    A `Recorder` would raise errors for most exhibits: for wrong KV entries, different masks in different
-    layers, and layers without attention. Here a token is identified by its index in the text, whatever
-    position the cache gives it, and a KV entry by its column in the mask.
+    A `Recorder` would raise errors for most exhibits: for wrong KV entries, for masks that differ between
+    layers, and for layers without attention. A `Runner` identifies a token by its index in the sequence,
+    whatever position the cache gives it. It identifies a KV entry by its column in the mask.
 
     Args:
         model: the model that answers.
         tokenizer: its tokenizer.
         n_tokens: maximum number of tokens in the reply.
-        forced_ids: token ids of the reply, so that two runs of the same words can be compared. Without them,
-            the most probable token is chosen.
-        mask_function: a reader's function that returns the mask for (T, length, pads), or None.
+        forced_ids: token ids of the reply, so that two runs of the same tokens can be compared. If empty,
+            each step chooses the most probable token.
+        mask_function: a reader's function that computes the mask from (T, length, pads), or None.
 
     Attributes:
         output_ids: the token ids of the reply so far.
-        logits: for each token of the reply, the logits from which it was chosen, (V,).
+        logits: for each token of the reply, the logits from which it was chosen, of shape (V,).
         trace: the trace of all passes, for `compare`.
         before_step: a function called before each decode step with the number of tokens in the reply so far;
             used to run other requests.
@@ -89,18 +95,18 @@ class Runner:
 
     @property
     def reply_text(self) -> str:
-        """The reply as text."""
+        """The words of the reply, separated by spaces."""
         return " ".join(self.tokenizer.words(self.output_ids))
 
     def generate_reply(
         self, ids: Sequence[int], cache: Cache | None, chunk: int = 2048, n_cached: int = 0
     ) -> None:
-        """Run a prompt in chunks, then one decode step for each further token of the reply.
+        """Run a prompt in chunks, then run one decode step for each token of the reply after the first.
 
         Args:
             ids: the token ids of the whole prompt.
-            cache: the cache of all passes. With None, each pass runs the whole text again.
-            chunk: maximum number of tokens in a pass.
+            cache: the cache that all passes use. If None, each pass runs the whole sequence again.
+            chunk: maximum number of tokens per prefill pass.
             n_cached: number of tokens at the start of the prompt whose KV entries are already in the cache.
         """
         self.tokens.tokens += prompt_tokens(self.model.config.vocab_size, ids, self.tokenizer)
@@ -113,7 +119,10 @@ class Runner:
             logits = self.run_pass(text, cache)
 
     def run_pass(self, ids: Sequence[int], cache: Cache | None) -> Tensor:
-        """Run the new tokens of `ids`, or all without a cache. Return the last token's logits, (V,)."""
+        """Run the tokens of `ids` that are not in the cache yet; without a cache, run all of them.
+
+        Return the last token's logits, of shape (V,).
+        """
         new = range(self.n_computed, len(ids))
         part = Part(0, ranges_of_indices(new), [], [], [], (0, 0), [], None, {}, [])
         phase = "decode" if new.start >= self.tokens.prompt else "prefill"
@@ -131,7 +140,7 @@ class Runner:
         return logits
 
     def context_hook(self, part: Part, layer: int, new: range) -> Hook:
-        """Return a hook that records the contexts of the new tokens in each head of a layer."""
+        """Return a hook that records the new tokens' contexts in each head of a layer."""
 
         def hook(module: Any, args: tuple[Tensor, ...]) -> None:
             contexts = as_array(args[0][0, -len(new) :]).reshape(len(new), self.trace.model.n_heads, -1)
@@ -141,7 +150,10 @@ class Runner:
         return hook
 
     def weights_hook(self, part: Part, layer: int, new: range) -> Hook:
-        """Return a hook that records which KV entries the new tokens may attend to, and their weights."""
+        """Return a hook that records the new tokens' attention weights in each head of a layer.
+
+        In layer 0, the hook also records which KV entries each new token may attend to.
+        """
 
         def hook(core: Any, args: tuple[Tensor, ...], contexts: Tensor) -> None:
             q, k, _, mask = map(as_array, args)
@@ -158,7 +170,7 @@ class Runner:
         return hook
 
     def append_token(self, logits: Tensor) -> bool:
-        """Append the next token to the reply, and return whether the reply continues."""
+        """Choose a token from the logits, append it to the reply, and return whether the reply continues."""
         chosen = self.forced_ids[len(self.output_ids)] if self.forced_ids else int(logits.argmax())
         top = self.selection.top_candidates(to_numpy(logits[None]), chosen)
         place, [out] = len(self.tokens.tokens), [self.trace.runs[0].passes[-1].parts[0].out]
