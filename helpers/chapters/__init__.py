@@ -1,1 +1,1 @@
-"""What one notebook alone uses, a file for each: its exercises, figures and experiments."""
+"""One module per notebook, with the exercises, figures and experiments that only this notebook uses."""

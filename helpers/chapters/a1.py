@@ -1,4 +1,4 @@
-"""Notebook A1, library traps: the predictions and figures."""
+"""The predictions and figures of notebook A1, library traps."""
 
 from __future__ import annotations
 
@@ -13,20 +13,24 @@ from helpers.drawing.words import join_words
 
 
 def check_late_mask_weight_guess(guess: Any) -> Guess:
-    """Compare a guess of the first token's weight if the mask is applied after the softmax, not before.
+    """Compare a guess of an attention weight if the mask is applied after the softmax instead of before it.
 
-    The token is the first of four with equal scores, and it attends only to itself.
+    The weight is that of the first of four tokens on itself, the only token that the mask lets it see. All
+    scores are equal.
     """
     return Guess(guess, 1 / 4, "Softmax shared 1 among four, and three shares were thrown away.")
 
 
 def check_keys_seen_guess(guess: Any, keys_seen: list[int]) -> Guess:
-    """Compare a guess of the keys that a query sees with the keys that it actually saw."""
+    """Compare a guess of which keys a query sees with the keys that it saw in a run, `keys_seen`."""
     return Guess(guess, keys_seen, "It is query 1 of this call, so it sees key 1.")
 
 
 def check_sink_output_guess(guess: Any) -> Guess:
-    """Compare a guess of a head's output for the values 10, 20, 1 and 5 and a sink, all with a score of 0."""
+    """Compare a guess of a head's output for four tokens and an attention sink, all with a score of 0.
+
+    The values of the tokens are 10, 20, 1 and 5. The sink has no value.
+    """
     return Guess(guess, sum((10, 20, 1, 5)) / 5, "Five shares of 0.2, and the sink's is thrown away.")
 
 
@@ -79,10 +83,10 @@ def top_left_and_bottom_right_masks() -> Picture:
 
 
 def rope_pairs_by_layout() -> Picture:
-    """Draw which pairs of a head's 8 numbers RoPE rotates together, in three cases.
+    """Draw which of a head's 8 channels RoPE rotates in pairs, in three cases.
 
-    The numbers are in the order of a GGUF file, rotated as there; in this package's order; and in the file's
-    order, but rotated as in this package, which is wrong.
+    In the first case, the channels are ordered and paired as in a GGUF file, and in the second as in this
+    package. In the third case, which is wrong, they are ordered as in the file and paired as in this package.
     """
     stored, far = [0, 4, 1, 5, 2, 6, 3, 7], [(0, 4), (1, 5), (2, 6), (3, 7)]
     lines = {

@@ -1,4 +1,4 @@
-"""Notebook A2: the sealed engine, which is one of eight servers, each with one wrong method."""
+"""The sealed engine of notebook A2. It is one of eight servers, each of which has one wrong method."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from helpers.museum.exhibits import CARLA, MIA, ROME
 OSLO = "Mia writes from Oslo . Monday is sunny in Oslo . Mia"
 ELSEWHERE = "Mia writes from Oslo . Monday is sunny in Rome . Mia likes the soup"
 KYIV = "Tomas lives in Kyiv . Tomas walked to the garden in Kyiv . The evening in Kyiv was snowy . Tomas"
-# From each server with a bug to a probe to which its reply is wrong.
+# Maps each server with a bug to a probe to which its reply is wrong.
 REVEALING_PROBES = {
     engine.MaskAlignedTopLeft: Probe(OSLO, chunk=2),
     engine.PaddingVisibleInDecode: Probe(ROME, pads=32),
@@ -36,7 +36,10 @@ BUGGY_SERVERS = [*REVEALING_PROBES]
 
 
 def wrong_replies_table() -> Table:
-    """Return a table with one wrong reply from each of the eight servers, next to the right reply."""
+    """Return a table with one wrong reply from each of the eight servers, next to the right reply.
+
+    The replies are sorted, so their order does not reveal which server gave which reply.
+    """
     lines = [
         [f"… {reference_run(probe).reply_text}", f"… {server.answer(probe).reply_text}"]
         for server, probe in REVEALING_PROBES.items()
@@ -45,13 +48,13 @@ def wrong_replies_table() -> Table:
 
 
 class SealedEngine:
-    """An engine with one of eight bugs.
+    """An engine that has one of eight bugs, which the reader should identify by asking probes.
 
     Args:
-        seed: chooses the bug; each of the seeds 0 to 7 chooses a different bug.
+        seed: chooses the bug. Each of the seeds 0 to 7 chooses a different bug.
 
     Attributes:
-        asked_probes: the distinct probes asked so far.
+        asked_probes: the probes asked so far, each of them once.
     """
 
     def __init__(self, seed: int) -> None:
@@ -59,9 +62,9 @@ class SealedEngine:
         self.asked_probes, self._server = list[Probe](), servers[seed % len(BUGGY_SERVERS)]
 
     def ask(self, *probes: Probe) -> Picture:
-        """Draw the engine's fingerprint on each probe, and print its reply next to that of a plain run.
+        """Draw the engine's fingerprint on each probe, and print the engine's reply and that of a plain run.
 
-        A fingerprint shows where the engine differs from a plain run of the same words.
+        The fingerprint shows where the engine's computation differs from a plain run over the same words.
         """
         for n, probe in enumerate(probes, 1):
             plain, actual = (
@@ -94,7 +97,7 @@ class SealedEngine:
         return Markdown(f"**Open, after {n_probes} probes.** {self._server.__doc__}\n\n{sources}")
 
     def why_not_identified(self, failing_probe: Probe, passing_probe: Probe) -> str:
-        """Return why two probes do not identify the bug, or "" if they do. For the arguments, see `open`."""
+        """Return why two probes do not identify the bug, or "" if they do. The arguments are as in `open`."""
         changed = sum(a != b for a, b in zip(failing_probe, passing_probe, strict=True))
         if changed != 1:
             return (

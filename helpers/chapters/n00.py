@@ -1,4 +1,4 @@
-"""The figure of notebook 00, start here: where one head looked."""
+"""The figure of notebook 00, start here: the attention weights of one head."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from helpers.trace import Trace
 
 
 def attention_of_word(trace: Trace, word: str, layer: int, head: int) -> Picture:
-    """Draw one head's attention weights when a word was processed, and the word that came next.
+    """Draw a head's attention weights in the step that processed a word, and the word that came next.
 
     Args:
-        trace: of one sequence, with the weights of this head.
-        word: the query, the first token with this text.
-        layer, head: indices, from 0.
+        trace: the trace of one sequence, with the attention weights of this head.
+        word: the text of the token whose query is drawn. If several tokens have this text, it is the first.
+        layer, head: indices of the layer and of the head, from 0.
     """
     words = [token.text for token in trace.sequences[0].tokens]
     at = words.index(word)

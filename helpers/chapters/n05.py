@@ -1,6 +1,7 @@
-"""The shipped model in NumPy, right and broken caches for it, and the exercises of notebook 05.
+"""The shipped model in NumPy, correct and broken caches for it, and the exercises of notebook 05.
 
-The model runs here without PyTorch; its cache is the toy's, with longer rows.
+This module runs the model without PyTorch. The model's cache is a subclass of the toy's cache, because the KV
+entries differ only in shape.
 """
 
 from __future__ import annotations
@@ -36,10 +37,11 @@ class Weights(NamedTuple):
     """The weights and the vocabulary of the shipped model.
 
     Attributes:
-        layers: the matrices and norm weights of each layer, by name; matrices are (inputs, outputs).
-        embed_tokens: (V, 128), also the LM head.
-        norm: the weight of the final norm, (128,).
-        words: the vocabulary, in the order of the ids.
+        layers: for each layer, its matrices and norm weights by name. A matrix has one row per input channel
+            and one column per output channel.
+        embed_tokens: the embedding, of shape (V, 128). It is also the LM head.
+        norm: the weight of the final norm, of shape (128,).
+        words: the words of the vocabulary, in the order of their ids.
     """
 
     layers: list[dict[str, np.ndarray]]
@@ -50,7 +52,7 @@ class Weights(NamedTuple):
 
 @cache
 def load_weights() -> Weights:
-    """Load the shipped model from its files."""
+    """Load the weights and the vocabulary of the shipped model from WEIGHTS_FOLDER."""
     w = load_file(WEIGHTS_FOLDER / "model.safetensors")
     words = json.loads((WEIGHTS_FOLDER / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
     starts = [f"model.layers.{layer}." for layer in range(N_LAYERS)]
@@ -59,28 +61,33 @@ def load_weights() -> Weights:
 
 
 def split_words(text: str) -> list[str]:
-    """Split a text into the model's tokens: words and full stops."""
+    """Split a text into the model's tokens, which are words and full stops."""
     return re.findall(r"[^\s.]+|\.", text)
 
 
 def norm(x: np.ndarray, weight: np.ndarray) -> Any:
-    """Apply RMSNorm: divide each token's numbers by their root mean square, then multiply by the weight."""
+    """Apply RMSNorm: divide each token's channels by their root mean square, then multiply by the weight."""
     return weight * x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5)
 
 
 def rotate(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Rotate queries or keys, (heads, T, 32), by their positions, (T,), from 0."""
+    """Apply RoPE to the queries or keys of T tokens.
+
+    Args:
+        x: the queries or keys, of shape (heads, T, 32).
+        positions: the positions of the tokens, of shape (T,), counted from 0.
+    """
     angles = positions[:, None] * 10_000 ** (-np.arange(16) / 16)
     a, b, cos, sin = x[..., :16], x[..., 16:], np.cos(angles), np.sin(angles)
     return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
 
 
 def run_pass(words: Sequence[str], cache: toy.KVCache | None) -> np.ndarray:
-    """Run T new words after the tokens in a cache; return the logits at each new word, (T, V).
+    """Run T new words after the tokens in a cache. Return the logits after each new word, of shape (T, V).
 
     Args:
         words: the new words.
-        cache: the cache, to which the rows of the new words are added; None if no token came before.
+        cache: the cache, to which the KV entries of the new words are added. None stands for an empty cache.
     """
     weights, T, cache = load_weights(), len(words), ModelCache() if cache is None else cache
     positions, mask = cache.positions(T) - 1, cache.mask(T)  # the model counts from 0
@@ -104,16 +111,16 @@ def run_pass(words: Sequence[str], cache: toy.KVCache | None) -> np.ndarray:
 def generate_reply(
     cache: toy.KVCache, *prompt_passes: Sequence[str], max_new_tokens: int = 29, seed: int = 12
 ) -> list[str]:
-    """Process a prompt in one pass or several, then draw a reply, one pass for each word.
+    """Process a prompt in one or more passes, then draw a reply word by word, with one pass per word.
 
     Args:
-        cache: the cache, which may hold rows already.
-        prompt_passes: the words of each pass of the prompt.
-        max_new_tokens: the maximum number of words to draw.
-        seed: the seed of the draws.
+        cache: the cache. It may already contain KV entries.
+        prompt_passes: one argument per pass of the prompt: the words that it processes.
+        max_new_tokens: the maximum number of words in the reply.
+        seed: the seed of the random draws.
 
     Returns:
-        The drawn words; the last may be `<eos>`.
+        The drawn words. The last may be `<eos>`.
     """
     words, choose = load_weights().words, make_chooser(Sampling(1.0, seed=seed), len(load_weights().words))
     for new in prompt_passes:
@@ -127,7 +134,10 @@ def generate_reply(
 
 
 class ModelCache(toy.KVCache):
-    """The toy's cache adapted to this model: four layers, and k and v of (T, 2, 32) in each."""
+    """The toy's cache, adapted to the shipped model.
+
+    It has four layers. In each, the keys and the values of S cached tokens have shape (S, 2, 32).
+    """
 
     def __init__(self) -> None:
         super().__init__(N_LAYERS)
@@ -184,28 +194,34 @@ CACHE_CLASSES: dict[str, type[ModelCache]] = {
 
 @cache
 def reply_with_each_cache() -> dict[str, list[str]]:
-    """Return the model's reply to PROMPT with each cache of BROKEN, by name; all have the same seed."""
+    """Return the model's reply to PROMPT with each cache in CACHE_CLASSES, by the cache's name.
+
+    All replies are drawn with the same seed.
+    """
     return {name: generate_reply(kind(), split_words(PROMPT)) for name, kind in CACHE_CLASSES.items()}
 
 
 def first_difference_position(words: Sequence[str], expected: Sequence[str]) -> int | None:
-    """Return the position, from 1, of the first word that differs from `expected`, or None if all are equal.
+    """Return the position, from 1, of the first word that differs from `expected`.
 
-    A word that only one of the two lists has counts as different.
+    If one list is longer than the other, its additional words count as different. If the lists are equal,
+    return None.
     """
     pairs = zip_longest(words, expected)
     return next((n for n, (one, other) in enumerate(pairs, 1) if one != other), None)
 
 
 def cache_differences_table(largest_difference: Callable[..., float]) -> Table:
-    """Return a table of how far each cache of BROKEN is from a pass without a cache.
+    """Return a table that compares each cache in CACHE_CLASSES with a pass without a cache.
 
     Args:
-        largest_difference: the notebook's function; takes `run_pass`, a cache, the prompt and the right reply
-            less its last word, and returns the largest difference of a logit.
+        largest_difference: the function that the notebook defines. It takes `run_pass`, a cache, the prompt,
+            and the right reply without its last word. It returns the largest difference between a logit
+            computed with the cache and the same logit computed without it.
 
     Returns:
-        For each cache, the position of its reply's first wrong word, from 1, and the largest difference.
+        One line per cache: the position, from 1, of the first wrong word in its reply, and the result of
+        `largest_difference`.
     """
     right, lines = reply_with_each_cache()[CORRECT_CACHE], list[list[Any]]()
     for name, kind in CACHE_CLASSES.items():
@@ -221,16 +237,16 @@ def cache_differences_table(largest_difference: Callable[..., float]) -> Table:
 
 
 class MarkedReply(NamedTuple):
-    """The text of a reply, and where it first differs from the expected reply."""
+    """The text of a reply, split into parts, and the part that first differs from the expected reply."""
 
     parts: list[
         str
     ]  # words with their full stops, up to `<eos>`; "…" is the last part if there is no `<eos>`
-    wrong_part: int | None  # index, from 0, of the part with the first wrong word
+    wrong_part: int | None  # index, from 0, of the part with the first wrong word; None if all are right
 
 
 def split_at_difference(words: Sequence[str], expected: Sequence[str]) -> MarkedReply:
-    """Split a reply into parts and find the part with its first wrong word."""
+    """Join each full stop to the word before it, and find the part with the reply's first wrong word."""
     shown, wrong, wrong_part = list[str](), first_difference_position(words, expected), None
     for n, word in enumerate(words, 1):
         if word == EOS:
@@ -245,10 +261,10 @@ def split_at_difference(words: Sequence[str], expected: Sequence[str]) -> Marked
 
 
 class MarkedReplies:
-    """Replies shown under their names; in each, the first word that differs from the first reply is marked.
+    """Replies under their names. In each reply, the first word that differs from the right reply is marked.
 
     Args:
-        by_name: maps each name to the words of a reply; the first reply is the right one.
+        by_name: maps each name to the words of a reply. The first reply is the right one.
     """
 
     def __init__(self, by_name: dict[str, list[str]]) -> None:
@@ -259,8 +275,8 @@ class MarkedReplies:
         """Return all replies as one string.
 
         Args:
-            reply_format: the format of a reply, with two fields: its name and its text.
-            mark_format: the format of the marked word.
+            reply_format: format string for a reply, with one field for its name and one for its text.
+            mark_format: format string for the marked word, with one field.
         """
         return "".join(
             reply_format.format(
@@ -279,16 +295,16 @@ class MarkedReplies:
 
 
 def marked_replies_with_each_cache() -> MarkedReplies:
-    """Return the replies of the seven caches of BROKEN, with their first wrong words marked."""
+    """Return the replies with the seven caches in CACHE_CLASSES, the first wrong word in each marked."""
     return MarkedReplies(reply_with_each_cache())
 
 
 def chunk_mask(cached_words: Sequence[str], new_words: Sequence[str]) -> Picture:
-    """Draw which tokens each new token sees: a line for each new token, a column for each token.
+    """Draw which tokens each new token of a pass sees, with one line per new token and one column per token.
 
     Args:
-        cached_words: the words that are in the cache.
-        new_words: the words of the next pass.
+        cached_words: the words whose KV entries are in the cache.
+        new_words: the words that the next pass processes.
     """
     words, T = [*cached_words, *new_words], len(new_words)
     allowed = causal_mask(T, len(words))
@@ -320,7 +336,7 @@ def chunk_mask(cached_words: Sequence[str], new_words: Sequence[str]) -> Picture
 def reply_reusing_entries(n_reused: int) -> list[str]:
     """Return a reply to NEW_TEXT that reuses the first `n_reused` KV entries of OLD_TEXT.
 
-    At least the last word of NEW is run, even if n is larger.
+    The last word of NEW_TEXT is always processed, even if `n_reused` includes it.
     """
     rows, new = ModelCache(), split_words(NEW_TEXT)
     run_pass(split_words(OLD_TEXT), rows)
@@ -329,13 +345,14 @@ def reply_reusing_entries(n_reused: int) -> list[str]:
 
 
 def replies_reusing_entries(reader_function: Callable[..., Any]) -> MarkedReplies:
-    """Return replies to NEW_TEXT that reuse different numbers of OLD_TEXT's KV entries.
+    """Return replies to NEW_TEXT, each of which reuses a different number of OLD_TEXT's KV entries.
 
-    The numbers are the shared prefix, all but the last token, and the result of the reader's function.
+    The first reply reuses the KV entries of the common prefix, and the second those at all positions of
+    NEW_TEXT but the last. The third reuses as many as the reader's function returns.
 
     Args:
-        reader_function: the reader's `reusable`. Its reply is left out if the exercise is not solved yet, and
-            empty if it raises or takes too long.
+        reader_function: the reader's `reusable`. If the exercise has not been solved yet, there is no third
+            reply. If the function raises an error or takes too long, the third reply is empty.
     """
     old, new = split_words(OLD_TEXT), split_words(NEW_TEXT)
     right, most = reusable_prefix_length(old, new), len(new) - 1
@@ -354,12 +371,15 @@ def replies_reusing_entries(reader_function: Callable[..., Any]) -> MarkedReplie
 
 
 def common_prefix_length(old: Sequence[str], new: Sequence[str]) -> int:
-    """Return the number of tokens in the common prefix of two lists."""
+    """Return the number of tokens in the longest common prefix of two texts."""
     return [*(a == b for a, b in zip(old, new, strict=False)), False].index(False)
 
 
 def reusable_prefix_length(old: Sequence[str], new: Sequence[str]) -> int:
-    """Return how many KV entries of `old` `new` can reuse. The last token of `new` is never among them."""
+    """Return how many KV entries of the old text can be reused for the new text.
+
+    The KV entry of the new text's last token is never reused, because a pass needs at least one token.
+    """
     return common_prefix_length(old, new[:-1])
 
 
@@ -395,16 +415,24 @@ reusable = Exercise(
 
 
 def causal_mask(T: int, S: int, n_extra_keys: int = 0) -> np.ndarray:
-    """Return the mask of the T newest of S tokens, (T, S): True where a query sees a key.
+    """Return the attention mask for the T newest of S tokens, of shape (T, S).
+
+    It is True where a query (row) may attend to a key (column).
 
     Args:
-        n_extra_keys: how many more keys each query sees; 0 is right.
+        T: number of new tokens.
+        S: number of all tokens.
+        n_extra_keys: number of keys that each query sees in addition to the right ones. 0 is right.
     """
     return np.tri(T, S, S - T + n_extra_keys, dtype=bool)
 
 
 def describe_mask_difference(got: np.ndarray, expected: np.ndarray) -> str:
-    """Describe the first query of two masks, (T, S), that sees the wrong keys."""
+    """Describe the first query for which a mask differs from the expected mask.
+
+    Args:
+        got, expected: the two masks, each of shape (T, S).
+    """
     query = int((got != expected).any(axis=1).argmax())
     seen, wanted = (format_value(np.flatnonzero(mask[query]) + 1) for mask in (got, expected))
     return f"lets query {query + 1} of {len(got)} see keys {seen}; expected {wanted}"

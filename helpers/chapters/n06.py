@@ -1,4 +1,4 @@
-"""The prediction, the test of all names, and the figures of notebook 06, learned heads."""
+"""The prediction, the test with all names, and the figures of notebook 06, learned heads."""
 
 from __future__ import annotations
 
@@ -18,15 +18,21 @@ from helpers.tokenizer import Tokenizer
 
 
 def check_top_50_names_guess(guess: Any, best_words: Sequence[str]) -> Guess:
-    """Compare a guess with the number of names among the first 50 `best_words`, sorted by fit."""
+    """Compare a guess with the number of names among the first 50 words of `best_words`.
+
+    Args:
+        guess: the reader's guess.
+        best_words: the words of the vocabulary, sorted by how well their keys fit a query, best first.
+    """
     names = sum(word in corpus.NAMES for word in best_words[:50])
     return Guess(guess, names, "Every name comes before every other word.")
 
 
 def count_names_ranked_first(model: Transformer, tokenizer: Tokenizer) -> int:
-    """Count the names that the model ranks above all other names as the signature of their own diary.
+    """Count the names for which the model signs the name's diary correctly.
 
-    The diary of a name is `shipped.DIARY` with that name instead of Mia.
+    The diary of a name is `shipped.DIARY` with that name instead of Mia. It is signed correctly if, at its
+    end, the model gives the name a higher probability than any other name.
     """
     right = 0
     for name in corpus.NAMES:
@@ -36,7 +42,7 @@ def count_names_ranked_first(model: Transformer, tokenizer: Tokenizer) -> int:
 
 
 def grouped_query_attention() -> Picture:
-    """Draw which KV head each of a layer's four query heads reads."""
+    """Draw a layer's four query heads, and for each the KV head that it reads."""
 
     def draw(sheet: Sheet) -> None:
         pitch, left = 106.0, 18.0
@@ -66,13 +72,15 @@ def grouped_query_attention() -> Picture:
 def rope_clock_hands(
     radians_per_position: Sequence[float], key_positions: Sequence[int] = (3, 7), query_position: int = 9
 ) -> Picture:
-    """Draw three pairs of a key's numbers as clock hands, at two positions, and the hand of a query.
+    """Draw how RoPE rotates three pairs of a key's channels, with one clock per pair.
+
+    A clock has a hand for the key at each of two positions, and a hand for a query.
 
     Args:
-        radians_per_position: the angle by which each of the three pairs turns from one position to the next,
-            in radians.
+        radians_per_position: for each of the three pairs, the angle by which it is rotated from one position
+            to the next, in radians.
         key_positions: the two positions of the key, from 0.
-        query_position: the position of a query with the same numbers, from 0.
+        query_position: the position, from 0, of a query that equals the key before rotation.
     """
 
     def draw(sheet: Sheet) -> None:
@@ -105,12 +113,15 @@ def rope_clock_hands(
 
 
 def _hands(sheet: Sheet, x: float, y: float, hands: dict[int, float], query: float) -> None:
-    """Draw the clock of one pair; two hands close together share a label, such as 3–7.
+    """Draw the clock of one pair of channels.
+
+    If the key's two hands are close together, they share a label, such as 3–7.
 
     Args:
+        sheet: the sheet to draw on.
         x, y: the centre of the clock, in px.
-        hands: maps each position of the key to its angle in radians, clockwise from the top.
-        query: the angle of the query, in radians.
+        hands: maps each position of the key to the angle of its hand, in radians, clockwise from the top.
+        query: the angle of the query's hand, in radians, clockwise from the top.
     """
     sheet.disc(x, y, 64, "panel", "line", 1)
     sheet.line((x, y - 64), (x, y - 57), colour="soft")

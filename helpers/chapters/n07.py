@@ -1,4 +1,4 @@
-"""The exercise, the prediction, the experiments and the figures of notebook 07, a whole transformer."""
+"""The exercise, the prediction, the experiments and the figures of notebook 07, a complete transformer."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
 
 Operation = Callable[[Tensor], Tensor]
-C = 32  # numbers per token in `who_moves`
+C = 32  # channels per token in `who_moves`
 
 
 def seeded_odd_multiples(seed: int, *shape: int) -> Tensor:
-    """Return random odd multiples of 1/128, always the same for the same seed.
+    """Return a tensor of random odd multiples of 1/128, always the same for the same seed and shape.
 
-    None of them is 0, and their sums and means are exact.
+    No element is 0. Sums and means of the elements are exact, so the order of additions does not matter.
     """
     numbers = torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float32)
     return ((64 * numbers).floor() + 0.5) / 64
 
 
 def causal_attention(x: Tensor) -> Tensor:
-    """Apply causal attention to x, (1, T, C), with the tokens themselves as queries, keys and values."""
+    """Apply causal attention to x, of shape (1, T, C). Queries, keys and values are the tokens themselves."""
     x, mask = x[:, None], torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
     return attend(x, x, x, mask, C**-0.5)[:, 0]
 
 
 def shift_half_to_next_token(x: Tensor) -> Tensor:
-    """Move the first half of each token's numbers to the next token; x is (1, T, C)."""
+    """Shift the first half of each token's channels to the next token; x has shape (1, T, C)."""
     return torch.cat([F.pad(x[:, :-1, : C // 2], (0, 0, 1, 0)), x[:, :, C // 2 :]], dim=2)
 
 
 def operations_with_inputs() -> dict[str, tuple[Operation, Tensor]]:
-    """Return the operations of the exercise by name, each with the tokens, (1, T, C), to try it on."""
+    """Return the operations of the exercise by name, each with an input of shape (1, T, C)."""
     weight, (x3, x4, x5, x6) = (
         seeded_odd_multiples(9, C, C),
         [seeded_odd_multiples(50 + T, 1, T, C) for T in (3, 4, 5, 6)],
@@ -66,7 +66,7 @@ def operations_with_inputs() -> dict[str, tuple[Operation, Tensor]]:
 
 
 def run_with_fixed_seed(who_moves: Any, operation: Operation, x: Tensor) -> Any:
-    """Call a `who_moves` with a fixed seed of PyTorch's random numbers; afterwards, restore their state."""
+    """Call a version of `who_moves` with a fixed seed. Afterwards, restore PyTorch's random state."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return who_moves(operation, x)
@@ -77,13 +77,15 @@ def make_who_moves(
     outputs_differ: Callable[[Tensor, Tensor], Tensor] = lambda now, before: (now != before).any(dim=-1),
     copy_each_time: bool = True,
 ) -> Callable[[Operation, Tensor], np.ndarray]:
-    """Return a `who_moves`; with the default arguments it is the right answer.
+    """Return a version of `who_moves`, which finds out which token's input changes which token's output.
+
+    With the default arguments, it is the right answer.
 
     Args:
-        change_token: takes the numbers of a token, (C,), and returns the changed ones.
-        outputs_differ: takes the outputs after and before a change, (1, T, C); returns bools, (1, T), True
-            where a token's output differs.
-        copy_each_time: whether each change begins with a copy of x, so that changes do not add up.
+        change_token: function that takes the channels of a token, of shape (C,), and returns changed ones.
+        outputs_differ: function that takes the outputs after and before a change, of shape (1, T, C), and
+            returns bools of shape (1, T), True for each token whose output differs.
+        copy_each_time: whether each change is made to a new copy of x, so that changes do not accumulate.
     """
 
     def who(f: Operation, x: Tensor) -> np.ndarray:
@@ -98,7 +100,7 @@ def make_who_moves(
 
 
 def describe_first_wrong_cell(got: np.ndarray, expected: np.ndarray) -> str:
-    """Describe the first wrong cell, column by column."""
+    """Describe the first wrong cell of a result. Cells are searched column by column."""
     j, i = np.argwhere((got != expected).T)[0]
     fact = f"changing token {j} {'changes' if expected[i, j] else 'does not change'} f(x) at {i}"
     return f"gives {got[i, j]} at [{i}, {j}]; expected {expected[i, j]}, as {fact}"
@@ -133,7 +135,7 @@ who_moves = Exercise(
 
 
 def check_core_parameters_guess(guess: Any, model: Any) -> Guess:
-    """Compare a guess with the number of learned parameters in `self.core`, over all layers."""
+    """Compare a guess with the number of learned parameters that `self.core` has in all layers together."""
     learned = sum(p.numel() for layer in model.layers for p in layer.self_attn.core.parameters())
     return Guess(guess, learned, "that line has no matrix: those of attention stand before it and after it.")
 
@@ -141,11 +143,11 @@ def check_core_parameters_guess(guess: Any, model: Any) -> Guess:
 def token_dependencies_by_part(model: Any) -> dict[str, np.ndarray]:
     """Return, for each part of a model, which token's input changes which token's output.
 
-    The parts are the embedding, those of the first block, and the LM head.
+    The parts are the embedding, the operations in the first block, and the LM head.
 
     Returns:
-        (5, 5) bools for each part, by name, True at [i, j] if a change of token j changes the output at token
-        i.
+        Bools of shape (5, 5) for each part, by the part's name. They are True at [i, j] if a change to the
+        input of token j changes the output of token i.
     """
     block, config = model.layers[0], model.config
     cos_sin = rope_cos_sin(torch.arange(5), model.frequencies, torch.float32)
@@ -165,14 +167,15 @@ def token_dependencies_by_part(model: Any) -> dict[str, np.ndarray]:
 
 
 def attention_core_alone(attention: Any, x: Tensor, mask: Tensor) -> Tensor:
-    """Run the core of attention without its matrices, on x, (1, T, C).
+    """Run the core of attention without the matrices before and after it.
 
-    The numbers of a token, split into heads, are its queries; those of the first heads are also its keys and
-    values.
+    The channels of a token, split into heads, are used as its queries. Those of the first heads are also used
+    as its keys and values.
 
     Args:
         attention: the attention layer of a block.
-        mask: (T, T), True where a query sees a key.
+        x: the tokens, of shape (1, T, C).
+        mask: the mask, of shape (T, T), True where a query may attend to a key.
     """
     q = attention.split_heads(x)  # (1, H, T, D)
     k = q[:, : attention.k_proj.out_features // attention.head_dim]  # (1, Hkv, T, D)
@@ -183,8 +186,8 @@ def token_dependencies(dependencies: Mapping[str, np.ndarray]) -> Picture:
     """Draw, for each operation, which token's input changes which token's output.
 
     Args:
-        dependencies: maps the name of each operation to bools, (T, T), True at [i, j] if a change of token j
-            changes the output at token i.
+        dependencies: maps the name of each operation to bools of shape (T, T), True at [i, j] if a change to
+            the input of token j changes the output of token i.
     """
     T, cell = len(next(iter(dependencies.values()))), 20.0
 
@@ -226,13 +229,19 @@ def token_dependencies(dependencies: Mapping[str, np.ndarray]) -> Picture:
 
 
 def contributions_by_name(model: Any, tokenizer: Tokenizer) -> dict[str, NameContributions]:
-    """Return what each part adds to the logit of each of the 50 names when it replaces Mia in the diary."""
+    """Return, for each of the 50 names, what each part of the model adds to the name's logit.
+
+    The model reads the shipped diary, in which the name replaces Mia.
+    """
     diaries = {name: shipped.DIARY.replace("Mia", name) for name in corpus.NAMES}
     return {name: name_contributions(model, tokenizer, diary, name) for name, diary in diaries.items()}
 
 
 def mean_contributions(by_name: Mapping[str, NameContributions]) -> NameContributions:
-    """Return the mean contribution of each part; `prediction` is the number of names that are predicted."""
+    """Return the mean contribution of each part over all names.
+
+    The field `prediction` says for how many names the model's prediction is right, such as "48 of 50".
+    """
     right = sum(one.prediction.split()[0] == name for name, one in by_name.items())
     parts = next(iter(by_name.values())).by_part
     adds = {part: fmean(one.by_part[part] for one in by_name.values()) for part in parts}
@@ -240,7 +249,10 @@ def mean_contributions(by_name: Mapping[str, NameContributions]) -> NameContribu
 
 
 def count_names_by_largest_part(by_name: Mapping[str, NameContributions]) -> dict[str, int]:
-    """Count, for each part, the names for which it adds the most; a part without such a name is left out."""
+    """Count, for each part of the model, the names to whose logit it adds more than any other part.
+
+    Parts that add the most for no name are left out.
+    """
     return dict(Counter(max(one.by_part, key=lambda part: one.by_part[part]) for one in by_name.values()))
 
 
@@ -248,13 +260,14 @@ REMOVABLE_PARTS = ("nothing", "attention", "norm", "MLP", "adding")
 
 
 def shipped_model_without(part: str) -> Transformer:
-    """Return the shipped model without one part in all of its blocks.
+    """Return the shipped model with one part removed from every block.
 
-    Without attention or the MLP, that part adds 0. Without the norms, their inputs pass unchanged. Without
-    adding, the outputs of attention and of the MLP replace the residual stream.
+    If attention or the MLP is removed, it adds 0 to the residual stream. If the norms are removed, their
+    inputs pass through unchanged. If adding is removed, the outputs of attention and of the MLP replace the
+    residual stream.
 
     Args:
-        part: one of `REMOVABLE_PARTS`; "nothing" returns the whole model.
+        part: one of `REMOVABLE_PARTS`. If it is "nothing", the complete model is returned.
     """
     model, _ = shipped.load_shipped()
     blocks: Any = model.layers
@@ -276,7 +289,7 @@ def forward_without_residual(block: Any, x: Tensor, cos_sin: Any, cache: Any) ->
 
 
 def residual_stream() -> Picture:
-    """Draw one token's residual stream through a block, with the parts that read it and add to it."""
+    """Draw one token's residual stream through a block, and the operations that read it and add to it."""
     notes = {
         **{58: "one list of 128 numbers", 158: "attention reads the list", 204: "and adds to it"},
         **{290: "the MLP reads the list", 336: "and adds to it", 372: "then 3 more blocks"},

@@ -17,28 +17,33 @@ TRAINING_RECORDS_FILE = Path(__file__).parent / "data" / "training.json"
 
 
 class TrainingRecord(NamedTuple):
-    """What the model predicts after some batches of training, at `by`, the last word of `shipped.DIARY`."""
+    """Measurements of a model after some batches of training, at the last word of `shipped.DIARY`, `by`."""
 
     batches: int
     name_weight: float  # the attention weight of the head `shipped.NAME_HEAD` on the name
-    probability: float  # of the name, as the next word
+    probability: float  # probability of the name as the next word
     n_signed_right: int  # how many of 50 held-out diaries are signed with the right name
-    contributions: NameContributions  # what each part adds to the logit of the name
+    contributions: NameContributions  # what each part of the model adds to the logit of the name
     contributions_head_off: NameContributions  # the same with the head `shipped.NAME_HEAD` off
 
 
 def load_training_records() -> list[TrainingRecord]:
-    """Return the records of the shipped model's training, made by `tools/training.py`, in order."""
+    """Return the records of the shipped model's training, in order of batches.
+
+    They are made by `tools/training.py`.
+    """
     stored = json.loads(TRAINING_RECORDS_FILE.read_text(encoding="utf-8"))
     names = "contributions", "contributions_head_off"
     return [TrainingRecord(**one | {name: NameContributions(*one[name]) for name in names}) for one in stored]
 
 
 def name_weight_and_right_names(records: Sequence[TrainingRecord]) -> Picture:
-    """Draw the head's weight on the name, and the share of 50 diaries signed right, by batches of training.
+    """Draw how an attention weight and the share of correctly signed diaries change during training.
+
+    The weight is that of the head `shipped.NAME_HEAD` on the name. The share is that of 50 held-out diaries.
 
     Args:
-        records: the records, in order of batches.
+        records: the records of the training, in order of batches.
     """
     batches = [one.batches for one in records]
     curves = {
@@ -58,29 +63,31 @@ def name_weight_and_right_names(records: Sequence[TrainingRecord]) -> Picture:
 
 
 def moving_median(values: Sequence[float], n_each_side: int) -> list[float]:
-    """Return the median of each value and its neighbours, the same number on each side.
+    """Return, for each value, the median of the value and its neighbours.
 
     Args:
-        n_each_side: the number of neighbours on each side, reduced near the ends.
+        values: the values.
+        n_each_side: the number of neighbours on each side. Near the ends of the list, fewer neighbours are
+            used, but always equally many on both sides.
     """
     sides = [min(i, n_each_side, len(values) - 1 - i) for i in range(len(values))]
     return [float(np.median(values[i - side : i + side + 1])) for i, side in enumerate(sides)]
 
 
 def loss_curve(losses: Sequence[float], untrained_loss: float) -> Picture:
-    """Draw the moving median of a training run's losses, over a pale band from minimum to maximum.
+    """Draw the moving median of a training run's losses as a curve.
 
-    The band has the minimum and the maximum of every few steps. The number at the end of the curve is the
-    median of the last losses (at most 20).
+    A pale band around the curve shows the minimum and the maximum loss of every few steps. The number at the
+    end of the curve is the median of the last losses, at most 20.
 
     Args:
-        losses: the loss of each step.
-        untrained_loss: the loss of a model that has learned nothing, ln V.
+        losses: the loss of each training step.
+        untrained_loss: the loss of a model that has learned nothing, which is ln V.
     """
     raw, steps = np.asarray(losses, dtype=float), len(losses)
     smooth = moving_median(raw.tolist(), min(12, steps // 24))
     end = float(np.median(raw[-max(1, min(20, steps // 10)) :]))
-    each = -(-steps // 150)  # steps per point: at most 150 points, as a page stores the picture as text
+    each = -(-steps // 150)  # steps per point; at most 150 points, because a page stores the picture as text
     starts = np.arange(0, steps, each)
     low, high = np.minimum.reduceat(raw, starts), np.maximum.reduceat(raw, starts)
 

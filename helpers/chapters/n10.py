@@ -1,4 +1,4 @@
-"""The experiment with countries, the map of heads, and the exercise of notebook 10, your own model."""
+"""The experiment with countries, the figure and the exercise of notebook 10, your own model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CONFIG_FIELDS = "n_layers", "n_heads", "n_kv_heads", "hidden_size", "intermediat
 
 
 class CountryTrace(NamedTuple):
-    """The trace of a sentence that contains a country, and the positions of two tokens, from 0."""
+    """The trace of a sentence that contains a country, and the positions of two of its tokens, from 0."""
 
     trace: Trace
     last_position: int  # of the sentence's last token
@@ -37,12 +37,12 @@ class CountryTrace(NamedTuple):
 
 
 def record_countries(model: Any, tokenizer: Tokenizer, sentences: Iterable[str]) -> Iterator[CountryTrace]:
-    """Record the model as it reads each sentence with each country.
+    """Record a run of the model for each combination of a sentence and a country in COUNTRIES.
 
     Args:
         model: the model.
         tokenizer: the model's tokenizer.
-        sentences: each with `{}`, which is replaced by the country.
+        sentences: the sentences. Each contains `{}`, which is replaced by the country.
     """
     for sentence in sentences:
         for country in COUNTRIES.split():
@@ -55,11 +55,11 @@ def record_countries(model: Any, tokenizer: Tokenizer, sentences: Iterable[str])
 
 
 def head_map(counts: Mapping[tuple[int, int], int], heads: Sequence[tuple[int, int]]) -> Picture:
-    """Draw a grid of heads, each filled according to its share of all counts.
+    """Draw a model's heads as a grid. The more often a head was found, the darker its cell.
 
     Args:
-        counts: maps (layer, head), both from 1, to how often that head was found.
-        heads: all heads of the model as (layer, head), both from 0.
+        counts: maps (layer, head), both indices from 1, to how often this head was found.
+        heads: all heads of the model as (layer, head), both indices from 0.
     """
     n_layers, n_heads = (1 + max(places) for places in zip(*heads, strict=True))
     total = sum(counts.values())
@@ -88,21 +88,21 @@ def head_map(counts: Mapping[tuple[int, int], int], heads: Sequence[tuple[int, i
 
 
 def merge_ranks(tokenizer: Tokenizer) -> dict[tuple[str, str], int]:
-    """Return the rank, from 0, of each pair of pieces that the tokenizer merges.
+    """Return the rank, from 0, of each pair of word pieces that the tokenizer merges.
 
-    A tokenizer of whole words merges nothing.
+    For a tokenizer whose tokens are complete words, the dict is empty.
     """
     joins = json.loads(tokenizer.library.to_str())["model"].get("merges", [])
     return {(one, other): n for n, (one, other) in enumerate(joins)}
 
 
 def config_json(name: str, omitted_key: str = "", **replaced: Any) -> dict[str, Any]:
-    """Return the sizes of a published model in the form of its config.json.
+    """Return the numbers of layers, heads and channels of a published model, with the keys of config.json.
 
     Args:
-        name: one of `MODELS`.
-        omitted_key: a key to leave out, if any.
-        replaced: keys to add or replace, with their values.
+        name: name of the model in `MODELS`.
+        omitted_key: config key to leave out; "" leaves out none.
+        replaced: config keys to add or replace, with their new values.
     """
     config = {
         key: getattr(MODELS[name], size) for key, size in zip(CONFIG_KEYS, CONFIG_FIELDS, strict=True)
@@ -113,12 +113,12 @@ def config_json(name: str, omitted_key: str = "", **replaced: Any) -> dict[str, 
 def kv_nbytes_per_token(
     config: Any, nbytes_per_number: float = 2, n_layers: int = 0, n_kv_heads: int = 0, head_dim: int = 0
 ) -> float:
-    """Return the bytes of one token's keys and values in all layers.
+    """Return the bytes per token in a model's KV cache, in all layers together.
 
     Args:
-        config: the model's config.json.
-        nbytes_per_number: the bytes of one number.
-        n_layers, n_kv_heads, head_dim: replace the sizes in the config unless 0.
+        config: the model's config.json as a dict.
+        nbytes_per_number: bytes per number in the KV cache.
+        n_layers, n_kv_heads, head_dim: values that replace those in the config, unless they are 0.
     """
     n_heads = config["num_attention_heads"]
     n_layers = n_layers or config["num_hidden_layers"]

@@ -1,4 +1,4 @@
-"""The sizes from two vLLM logs, the figure, the prediction and the exercise of notebook 11."""
+"""The memory sizes in two vLLM logs, and the figure, the prediction and the exercise of notebook 11."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ TOTAL, USABLE, WEIGHTS, LIBRARIES, PASS, ROWS = 79.22, 71.29, 14.96, 1.79, 1.26,
 ENGINE_GIB_BY_GPUS = {
     1: WEIGHTS + ROWS,
     2: 2 * (7.48 + 58.97),
-}  # weights and rows, by number of GPUs; 2: second log
+}  # memory for weights and KV entries, by number of GPUs; that of 2 GPUs is from the second log
 
 
 def memory_chart(gib_by_use: Mapping[str, float]) -> Picture:
-    """Draw the memory of a GPU as squares of 1 GiB, coloured by what uses them.
+    """Draw the memory of a GPU as squares of 1 GiB. The colour of a square shows what the memory is used for.
 
     Args:
-        gib_by_use: one to four; maps the name of each use to its GiB, drawn as a whole number of squares.
+        gib_by_use: one to four uses. Maps the name of each use to its memory in GiB, which is rounded to a
+            whole number of squares.
     """
     counts = {name: round(gib) for name, gib in gib_by_use.items()}
     taken = [colour for n, colour in zip(counts.values(), FILLS, strict=False) for _ in range(n)]
@@ -52,7 +53,10 @@ def memory_chart(gib_by_use: Mapping[str, float]) -> Picture:
 
 
 def check_4_bit_users_guess(guess: Any) -> Guess:
-    """Compare a guess with how many users of 8,192 tokens an engine can serve with Llama-3.1-8B in 4 bits."""
+    """Compare a guess with the number of users that fit if the weights of Llama-3.1-8B are stored in 4 bits.
+
+    Each user has 8,192 tokens in the KV cache.
+    """
     model = MODELS["Llama-3.1-8B"]
     weights, user = model.n_parameters / 2, 8192 * model.cache_nbytes_per_token()
     why = f"The weights shrink to {weights / GIB:.2f} GiB, and eleven squares come free."
@@ -62,24 +66,27 @@ def check_4_bit_users_guess(guess: Any) -> Guess:
 def count_users_that_fit(
     *sizes: float, nbytes_per_gib: int = GIB, minimum: float = 0, round_users: Any = math.floor
 ) -> float:
-    """Return the number of users that fit in memory next to the weights.
+    """Return the number of users whose KV caches fit in memory next to the weights.
+
+    With other than the default arguments, it gives typical wrong answers.
 
     Args:
-        sizes: the memory in GiB, the bytes of the weights, and the bytes of one user.
-        nbytes_per_gib: the bytes of a GiB.
-        minimum: the minimum result.
-        round_users: the function that rounds the result.
+        sizes: three values: the memory in GiB, the bytes of the weights, and the bytes per user in the KV
+            cache.
+        nbytes_per_gib: number of bytes that count as a GiB.
+        minimum: the smallest number that is returned.
+        round_users: function that rounds the number of users.
     """
     memory, weights, user = sizes
     return max(minimum, round_users((memory * nbytes_per_gib - weights) / user))
 
 
 def users_that_fit_case(memory_gib: float, tokens: int) -> Case:
-    """Return the case for Llama-3.1-8B in 2-byte numbers.
+    """Return a `Case` for Llama-3.1-8B with weights and KV cache in 16 bits.
 
     Args:
-        memory_gib: the memory in GiB.
-        tokens: the number of tokens of each user.
+        memory_gib: the memory of the GPU, in GiB.
+        tokens: number of tokens in each user's KV cache.
     """
     model = MODELS["Llama-3.1-8B"]
     args = (memory_gib, 2 * model.n_parameters, tokens * model.cache_nbytes_per_token())

@@ -1,4 +1,7 @@
-"""Published runs to compare with the equation, the predictions, exercise and figure of notebook 12."""
+"""The predictions, the exercise and the figure of notebook 12, and published runs.
+
+The notebook compares the published runs with the times that its equation gives.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from helpers.drawing.words import SMALL, text_width
 
 
 class PublishedRun(NamedTuple):
-    """The measured speed of a model whose weights have a certain number of bits."""
+    """A published measurement: a model, the bits per weight, and the tokens per second for one user."""
 
     name: str
     model: PublishedModel
@@ -35,7 +38,7 @@ LLAMA_2_70B = model_of(
     }
 )
 # Tokens per second for one user on an A100, from https://github.com/meta-pytorch/gpt-fast (README of 2024).
-# With a scale and a zero point of 16 bits each for every 32 numbers, 4 bits a number become 5.
+# Weights in 4 bits take 5 bits each, because every 32 weights share a scale and a zero point of 16 bits each.
 PUBLISHED_RUNS = (
     PublishedRun("Llama-2-7B, 16 bits", MODELS["Llama-2-7B"], 16, 104.9),
     PublishedRun("Llama-2-7B, 8 bits", MODELS["Llama-2-7B"], 8, 155.58),
@@ -46,9 +49,10 @@ PUBLISHED_RUNS = (
 
 
 def check_64_user_step_guess(guess: Any) -> Guess:
-    """Compare a guess with how many times as long a step takes for 64 users as for one: 1, 4, 16 or 64.
+    """Compare a guess with how many times as long a decode step takes for 64 users as for one user.
 
-    The step is of Llama-3.1-8B on an H100, with 500 tokens for each user.
+    The options are 1, 4, 16 and 64. The step is that of Llama-3.1-8B on an H100, with 500 cached tokens per
+    user.
     """
     one, many = (step_time(MODELS["Llama-3.1-8B"], CARDS["H100"], 500, n).total for n in (1, 64))
     why = f"{1000 * one:.1f} ms for one, {1000 * many:.1f} for 64: {many / one:.1f} times."
@@ -56,9 +60,9 @@ def check_64_user_step_guess(guess: Any) -> Guess:
 
 
 def check_tokens_per_second_guess(guess: Any) -> Guess:
-    """Compare a guess with the most tokens per second that an H100 can give one user of Llama-3.1-8B.
+    """Compare a guess with the maximum tokens per second for one user of Llama-3.1-8B on an H100.
 
-    The answer is a whole number, computed from the time that reading the weights takes.
+    The answer is a whole number, computed from the time that it takes to read the weights.
     """
     seconds = step_time(MODELS["Llama-3.1-8B"], CARDS["H100"], 1).weights
     why = f"{3350 * seconds:.2f} GB at 3.35 TB a second take {1000 * seconds:.2f} ms."
@@ -70,11 +74,13 @@ def tokens_at_ridge(
 ) -> float:
     """Return how many tokens a pass needs to reach the ridge point of a machine.
 
+    With other than the default arguments, it gives typical wrong answers.
+
     Args:
-        card: the card or `Roofline`.
-        nbytes_per_number: the bytes of one number of the matrix.
-        operations_per_number: the operations for each number and token.
-        round_tokens: the function that rounds the result.
+        card: the machine, a `Card` or a `Roofline`.
+        nbytes_per_number: bytes per weight of the matrix.
+        operations_per_number: operations per weight and token.
+        round_tokens: function that rounds the number of tokens.
     """
     return round_tokens(roofline.ridge_point(card) * nbytes_per_number / operations_per_number)
 
@@ -107,11 +113,13 @@ batch_at_ridge = Exercise(
 
 
 def layer_timeline() -> Picture:
-    """Draw a layer over time, for one user and for many: what memory sends, and when compute is busy.
+    """Draw the timeline of a layer, once for one user and once for many users.
+
+    It shows when weights and KV entries are read from memory, and when compute is busy.
 
     Source of the idea: Horace He 2022, Making deep learning go brrrr from first principles.
     """
-    shares = {"one user": (0.03, 0.12), "many users at once": (0.27, 1.0)}  # of rows; of busy compute
+    shares = {"one user": (0.03, 0.12), "many users at once": (0.27, 1.0)}  # for KV entries; of busy compute
 
     def draw(sheet: Sheet) -> None:
         left, room = 86.0, sheet.width - 104.0

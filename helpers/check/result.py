@@ -1,4 +1,7 @@
-"""The result of a check: right, not right yet, or not solved yet. Its message shows the wrong values."""
+"""The result of a check: right, not right yet, or not solved yet.
+
+The module also formats the values that the result's message shows.
+"""
 
 from __future__ import annotations
 
