@@ -1,4 +1,4 @@
-"""Figures of attention weights, with the word that the model predicts from them."""
+"""Figures of one query's attention weights, followed by the word that the model predicts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def attention_in_text(words: Sequence[str], weights: Sequence[float] | np.ndarra
     """Draw one query's attention weights as bars under the words of a text.
 
     Args:
-        words: the visible context; its last word is the query.
-        weights: the weight of each word in one head.
+        words: the words that the query may attend to. The last one is the query itself.
+        weights: the query's attention weights in one head, one per word.
         next_word: the predicted word.
     """
     return attention_in_texts([([*words, next_word], weights)])
@@ -27,12 +27,12 @@ def attention_in_text(words: Sequence[str], weights: Sequence[float] | np.ndarra
 def attention_in_texts(texts: Sequence[TokensAndWeights]) -> Picture:
     """Draw one query's attention weights as bars under the words of several texts.
 
-    A bar has its value written under it if the weight is the largest or at least 0.1.
+    The weight is written under a bar if it is at least 0.1 or the largest of its text.
 
     Args:
-        texts: the tokens of each text and their weights in one head. The tokens (up to 80) are the visible
-            context, the query (the same in all texts) and the predicted word. There is one weight for each
-            token except the predicted word; the weights sum to 1.
+        texts: one pair per text: (tokens, attention weights in one head). The tokens, up to 80, are the
+            context, then the query, then the predicted word. All texts have the same query. There is one
+            weight per token, except for the predicted word, and the weights of a text sum to 1.
     """
 
     def draw(sheet: Sheet) -> None:
@@ -56,13 +56,13 @@ def attention_in_texts(texts: Sequence[TokensAndWeights]) -> Picture:
 def _words_over_weights(
     sheet: Sheet, words: Sequence[str], row: Sequence[float] | np.ndarray, then: str, y: float
 ) -> float:
-    """Draw a text with bars under its words; return the y of the lower end, in px.
+    """Draw the words of one text with bars under them. Return the y coordinate of the lower end, in px.
 
     Args:
-        words: the visible context, then the query.
-        row: the weight of each word.
+        words: the context, then the query.
+        row: the attention weights, one per word.
         then: the predicted word.
-        y: the height of the first line of words, in px.
+        y: the y coordinate of the first line of words, in px.
     """
     most, x, deep = int(np.argmax(row)), 18.0, 0.0
     for n, (word, weight) in enumerate(zip(words, map(float, row), strict=True)):

@@ -1,4 +1,4 @@
-"""Bar charts, and figures of input tensors that show each request's tokens and the padding."""
+"""Bar charts, and figures of a batch's input tensor with each request's tokens and the padding."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.numbers import format_digits
 from helpers.drawing.words import SMALL, pluralize, text_width
 
-FILLS = ("query", "key", "value", "generated")  # of the first text, the second, …
+FILLS = ("query", "key", "value", "generated")  # of the first request, the second, …
 
 
 def stacked_bars(
     bars: Mapping[str, Sequence[float]], parts: Sequence[str], unit: str, n_digits: int = 2
 ) -> Picture:
-    """Draw horizontal bars. Each is made of one or two parts, and its sum is written at its end.
+    """Draw horizontal bars with one or two stacked parts. The sum of its parts is written after each bar.
 
     Args:
-        bars: maps the label of each bar to the sizes of its parts.
-        parts: the names of the parts, in the same order.
-        unit: the unit of all sizes.
-        n_digits: the number of significant digits.
+        bars: maps the label of each bar to the values of its parts.
+        parts: the names of the parts, in the order of the values.
+        unit: the unit of all values.
+        n_digits: the number of significant digits to which values are rounded.
     """
     longest = max(map(sum, bars.values()))
     message = {name: f"{format_digits(sum(sizes), n_digits)} {unit}" for name, sizes in bars.items()}
@@ -54,13 +54,14 @@ def stacked_bars(
 
 
 def input_batches(passes: Mapping[str, Sequence[str]]) -> Picture:
-    """Draw the input tensor of each pass: one square for each token, labelled with the letter of its request.
+    """Draw the input tensor of each pass, with one square per token.
 
-    Padding is crossed out.
+    A square is labelled with the letter of the request that the token belongs to. The squares of padding
+    tokens are crossed out.
 
     Args:
         passes: maps the name of each pass to the rows of its input tensor. A row is a string of up to 14
-            characters: a letter for each token, a space for padding.
+            characters, one per token: the letter of a request, or a space for padding.
     """
     longest = max(len(line) for lines in passes.values() for line in lines)
     squares = {name: "".join(lines) for name, lines in passes.items()}

@@ -1,4 +1,7 @@
-"""The figure of notebooks 06 to 08: how much each part of a model adds to the logit of a name."""
+"""The figure of notebooks 06 to 08: how much each part of a model adds to the logit of a name.
+
+The parts are the embedding, and each layer's attention and MLP.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,14 @@ SHOWN = 0.05  # a smaller value is written as 0.0 and has no bar
 
 
 def logit_contributions(name: str, models: Mapping[str, PredictionAndContributions]) -> Picture:
-    """Draw what each part of a model adds to the logit of a name, relative to the mean of the other names.
+    """Draw how much each part of a model adds to the logit of a name.
+
+    A contribution is relative to the mean contribution to the logits of the other names.
 
     Args:
-        name: the name whose logit is explained.
-        models: maps the title of each model (one to four) to the word that it predicts and to the
-            contribution of each of its parts. All models have the same parts, in the same order.
+        name: the name to whose logit the parts contribute.
+        models: maps the title of each model, one to four, to a pair: (predicted word, contribution of each
+            part by the part's name). All models have the same parts, in the same order.
     """
     parts = list(next(iter(models.values()))[1])
     values = [value for _, adds in models.values() for value in adds.values()]

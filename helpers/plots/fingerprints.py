@@ -1,4 +1,4 @@
-"""The figure of notebooks 22 and A2: in which passes and layers two runs of the same words differ."""
+"""The figure of notebooks 22 and A2: in which passes and layers two runs of the same tokens differ."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ CELL = 19.0  # px
 
 
 def fingerprint_grids(fingerprints: Mapping[str, Fingerprint], title: str = "Fingerprint") -> Picture:
-    """Draw a grid for each comparison of two runs, with a column for each pass and a row for each layer.
+    """Draw one grid for each comparison of two runs, with one column per pass and one row per layer.
 
-    The larger the difference, the darker the cell. A ring marks the first difference that is larger than
-    rounding.
+    The larger the relative difference of the contexts, the darker the cell; it is darkest from a difference
+    of 100%. A ring marks the first difference that is larger than rounding.
 
     Args:
-        fingerprints: maps the name of each comparison to its fingerprint. A difference as large as the
-            numbers themselves has the darkest cell.
+        fingerprints: maps the name of each comparison to its fingerprint.
         title: the heading, above the legend.
     """
 

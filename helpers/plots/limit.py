@@ -1,4 +1,4 @@
-"""A figure of the measured durations of steps, each divided into its known parts."""
+"""A figure of measured step durations. Each duration is divided into the parts that are known."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from helpers.drawing.words import SMALL, printable, shorten, text_width
 
 StartEnd = tuple[float, float]
 PartsAndMeasuredMs = tuple[Mapping[str, StartEnd], float]
-# Of parts with a colour of their own: weights are blue in every figure; grey is what no part explains.
+# Parts with a fixed colour. Weights are blue in every figure; time that no part explains is grey.
 COLOURS = {"reading": "query", "matrices": "query", "rest": "soft", "the whole step": "soft"}
 
 
 def waterfall(steps: Mapping[str, PartsAndMeasuredMs], title: str) -> Picture:
-    """Draw the duration of each step as a bar made of its known parts.
+    """Draw the duration of each step as a bar, divided into the parts of the step that are known.
+
+    Parts that overlap in time are drawn one above the other. "reading" and "matrices" have the colour of
+    weights. "rest" is grey, and so is the whole bar of a step without known parts.
 
     Args:
-        steps: maps the label of each step, in the order of drawing, to its parts and its measured duration
-            in milliseconds. The parts are a mapping from names to (start, end) in milliseconds; parts that
-            overlap share the bar's height. "reading" and "matrices" have the colour of weights. "rest" is
-            grey, and so is a step without known parts. Up to 4 other parts may have any names.
+        steps: maps the label of each step to a pair: (parts, measured duration in milliseconds). The parts
+            are a dict from names to (start, end) in milliseconds. Besides the three names above, all steps
+            together may have up to 4 others. Bars are drawn in the order of the mapping.
         title: the heading.
     """
     most = max(_end(parts, measured) for parts, measured in steps.values())
@@ -61,9 +63,9 @@ def _end(parts: Mapping[str, StartEnd], measured: float) -> float:
 
 
 def _lane(part: str, parts: Mapping[str, StartEnd]) -> tuple[int, int]:
-    """Return a part's offset from the top of its bar, and its height, in px.
+    """Return the offset of a part from the top of its bar, and the height of the part, in px.
 
-    A part has half of the bar's height if it overlaps another part, else the whole height.
+    If the part overlaps another one in time, it has half of the bar's height; otherwise it has all of it.
     """
     start, end = parts.get(part, (0, 0))
     beside = [other for other, (a, b) in parts.items() if other == part or min(end, b) - max(start, a) > 1e-9]
@@ -71,7 +73,7 @@ def _lane(part: str, parts: Mapping[str, StartEnd]) -> tuple[int, int]:
 
 
 def _legend(sheet: Sheet, colours: Mapping[str, str]) -> float:
-    """Draw the legend, and return the y of its lower end in px."""
+    """Draw the legend, and return the y coordinate of its lower end, in px."""
     x, y = 18.0, 44.0
     for name, colour in colours.items():
         if x + 20 + text_width(name, SMALL) > sheet.width - 8:

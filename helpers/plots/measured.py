@@ -13,7 +13,7 @@ from helpers.drawing.canvas import Picture, Sheet, spread_apart
 from helpers.drawing.numbers import format_digits
 from helpers.drawing.words import SMALL, TEXT, printable, shorten, text_width
 
-# The discs and dashes of each line, so that the lines can be told apart without colours.
+# One style per line, (fill of its discs, dashes), so that the lines can be told apart without colours.
 STYLES: list[tuple[str, Any]] = [
     ("ink", "-"), ("paper", (0, (5, 2.5))), ("ink", (0, (1.5, 1.5))), ("paper", (0, (6, 2, 1.5, 2)))
 ]  # fmt: skip
@@ -23,15 +23,17 @@ def line_chart(
     title: str, unit: str, x_label: str, xs: Sequence[float], series: Mapping[str, Sequence[float]],
     log_axes: str = "",
 ) -> Picture:  # fmt: skip
-    """Draw a line for each series, with its last value at its end, and its name above the chart.
+    """Draw one line per series.
+
+    The last value is written at the end of the line, and the series names above the chart.
 
     Args:
         title: the heading.
-        unit: the unit of the values, or "".
+        unit: the unit of the y values, or "".
         x_label: the label of the x axis.
         xs: the x values in ascending order, the same for all series.
-        series: maps the name of each series (up to 4) to its values, one for each of `xs`.
-        log_axes: which axes are logarithmic: "x", "y", "xy" or "" for none. Their values must be above 0.
+        series: maps the name of each series, up to 4, to the y values, one for each of `xs`.
+        log_axes: the logarithmic axes: "x", "y", "xy" or "" for none. The values on them must be above 0.
     """
     lines = {name: np.asarray(y, dtype=float) for name, y in series.items()}
     most = 1.08 * max(y.max() for y in lines.values())

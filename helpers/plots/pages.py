@@ -1,4 +1,4 @@
-"""Figures of a page pool: which request owns each page, and which of its slots are filled."""
+"""A figure of a page pool: which request owns each page, and which slots of the page are filled."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import SMALL, join_words, pluralize
 from helpers.plots.batches import FILLS
 
-SIDE = 4  # number of slots in a line of a page
+SIDE = 4  # number of slots in each line of a page
 
 
 def page_pool(
     n_entries: Mapping[str, int], block_tables: Mapping[str, Sequence[int]], n_pages: int, page_size: int
 ) -> Picture:
-    """Draw the pages of a pool, with one square for each slot: filled by a request, empty, or in a free page.
+    """Draw the pages of a pool, with one square per slot.
+
+    A filled slot has the colour of its request. The empty slots of a request's last page are outlined in that
+    colour, and the slots of a free page in a neutral one.
 
     Args:
         n_entries: maps each request's letter to its number of KV entries.
-        block_tables: maps each request's letter to its block table, which is a list of page numbers, from 0.
+        block_tables: maps each request's letter to its block table: the indices of its pages, from 0.
         n_pages: the number of pages in the pool.
-        page_size: the number of slots in a page, a multiple of 4, up to 16.
+        page_size: the number of slots per page, a multiple of 4, up to 16.
     """
-    rows_in: dict[int, tuple[str, int]] = {}  # for each page, its request and the number of filled slots
+    rows_in: dict[int, tuple[str, int]] = {}  # by page: its request, number of filled slots
     for name, table in block_tables.items():
         for n, page in enumerate(table):
             rows_in[page] = name, min(page_size, n_entries[name] - n * page_size)

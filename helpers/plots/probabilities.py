@@ -1,4 +1,4 @@
-"""A figure of the words that a model might have written instead, with their probabilities."""
+"""A figure of the most probable candidates for each word of a reply, with their probabilities."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from helpers.trace import Trace
 
 
 def whole_percent(p: float) -> str:
-    """Format a probability in whole percent, without a sign: "38", or "<1" for less than 0.5 percent."""
+    """Format a probability as a whole number of percent, such as "38". Less than 0.5 percent is "<1"."""
     return "<1" if p < 0.005 else f"{100 * p:.0f}"
 
 
 def top_candidates(trace: Trace) -> Picture:
-    """Draw the most probable candidates for each of the first 7 words of a reply, and mark the chosen one.
+    """Draw the most probable candidates for each of the first 7 words of a reply. Mark the chosen words.
 
     Args:
-        trace: a trace with a run "cached" that has recorded the candidates.
+        trace: a trace that has a run called "cached", with candidates recorded in each step.
     """
     outs = [step.parts[0].out[0] for step in trace.run("cached").steps[:7]]
     output = [trace.sequences[0].tokens[out.chosen].text for out in outs]

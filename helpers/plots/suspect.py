@@ -1,4 +1,4 @@
-"""Figures of how much two runs of the same words differ, word by word: is it rounding, or a bug?"""
+"""Figures that compare the logits of two runs word by word, to distinguish rounding from a bug."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ DASHES: dict[str, Any] = {"colour": "soft", "dashes": (0, (5, 4))}
 
 
 def word_differences(comparisons: Sequence[WordComparison], limit: float) -> Picture:
-    """Draw how much two runs, such as the logprobs of two servers, differ at each word of a reply.
+    """Draw how much the logits or logprobs of two runs differ at each word of a reply.
 
     Args:
-        comparisons: the comparison of each word.
+        comparisons: one comparison per word, as returned by `compare_words`.
         limit: the difference above which to suspect a bug, as returned by `rounding_limit`.
     """
     return word_differences_of_pairs({"": (comparisons, limit)})
 
 
 def word_differences_of_pairs(pairs: Mapping[str, ComparisonsAndLimit]) -> Picture:
-    """Draw how much the two runs of each pair differ at each word of a reply.
+    """Draw how much the logits or logprobs of two runs differ at each word of a reply, for several pairs.
 
-    Half the margin of a word is drawn next to the difference: a larger difference can change the word.
+    Each word's difference is drawn together with half of the word's margin. Only a difference that is larger
+    than half the margin can change the word. All pairs are drawn at the same scale.
 
     Args:
-        pairs: maps the name of each pair of runs to the comparison of each word, and to the difference above
-            which to suspect a bug, as returned by `rounding_limit`. All pairs are drawn at the same scale.
+        pairs: maps the name of each pair of runs to a pair: (one comparison per word, the difference above
+            which to suspect a bug). `compare_words` and `rounding_limit` return these two.
     """
     sizes = [
         x for comparisons, limit in pairs.values() for p in comparisons for x in (p.margin / 2, p.difference)
@@ -63,11 +64,11 @@ def _panel(
     sheet: Sheet, box: tuple[float, float, float, float], comparisons: Sequence[WordComparison], limit: float,
     scale: tuple[float, float],
 ) -> None:  # fmt: skip
-    """Draw one pair of runs.
+    """Draw the chart of one pair of runs.
 
     Args:
-        box: left, top, width and height, in px.
-        comparisons: the comparison of each word.
+        box: left, top, width and height of the chart, in px.
+        comparisons: one comparison per word.
         limit: the difference above which to suspect a bug.
         scale: the lowest and the highest value of the y axis.
     """
@@ -83,7 +84,7 @@ def _panel(
         axes.plot([x, x], pair, color="line", lw=1.2)
     for ys, fill, edge in zip(zip(*both, strict=True), ("paper", "generated"), ("ink", "none"), strict=True):
         axes.plot(xs, ys, ls="none", marker="o", ms=9, mfc=fill, mec=edge, mew=1.2, clip_on=False)
-    free = left  # the x from which there is no word yet
+    free = left  # the x coordinate from which the line is still empty
     for x, place in zip(xs, comparisons, strict=True):
         if place.words[0] != place.words[1]:
             word = shorten(place.words[1], min(60, wide), SMALL)

@@ -1,4 +1,4 @@
-"""Figures of constrained decoding: automata, chosen words, drafts, and probabilities of texts."""
+"""Figures of constrained decoding: chosen words, automata, drafts, and probabilities of texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from helpers.constrained.grammar import NONE
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import SMALL, pluralize, printable, require, shorten, text_width
 
-COLOURS = ("generated", "query")  # of the first and the second of two methods
+COLOURS = ("generated", "query")  # of the first method and of the second
 
 
 def chosen_words(words: Sequence[str], chosen: Collection[int]) -> Picture:
@@ -18,7 +18,7 @@ def chosen_words(words: Sequence[str], chosen: Collection[int]) -> Picture:
 
     Args:
         words: the words of the text.
-        chosen: the indices, from 0, of the chosen words. The grammar forced all other words.
+        chosen: the indices, from 0, of the words that the model chose. The grammar forced the others.
     """
     n = len(chosen)
     heads = f"{pluralize(n, 'word')} chosen", f"{len(words) - n} had to come"
@@ -42,19 +42,19 @@ def chosen_words(words: Sequence[str], chosen: Collection[int]) -> Picture:
     return Picture(draw, f"{heads[0]}, in brackets; {heads[1]}: {' '.join(marked)}")
 
 
-LINE = 20  # px: height of a line in the box of a state
+LINE = 20  # px: height of a line of text in a state's box
 
 
 def automaton(transitions: np.ndarray, vocabulary: Sequence[str]) -> Picture:
-    """Draw a small automaton from top to bottom, with a box for each state and an arrow for each transition.
+    """Draw a small automaton from top to bottom, with one box per state and one arrow per transition.
 
-    A box lists the texts that can follow. The label of an arrow consists of the words that cause the
-    transition.
+    A box lists the word sequences that complete a text from that state. An arrow is labelled with the words
+    that cause its transition.
 
     Args:
-        transitions: the next state for each state and word, or `NONE`, (states, V). There are no loops, and
-            at most two paths from state 0.
-        vocabulary: the words, one for each column of `transitions`.
+        transitions: the next state for each state and word, of shape (states, V), with `NONE` for a word that
+            is not allowed. There must be no loops, and at most two paths from state 0 to an end.
+        vocabulary: the words, one per column of `transitions`.
 
     Raises:
         ValueError: there are more than two paths.
@@ -109,15 +109,17 @@ def draft_states(
     output: Sequence[str],
     required: Mapping[int, Sequence[str]],
 ) -> Picture:
-    """Draw how a draft advances the automaton's state, and the right and the wrong state after a rejection.
+    """Draw how a draft advances an automaton, and in which state it must be after a drafted word is rejected.
+
+    The figure also shows the wrong state in which a decoder with a bug stays.
 
     Args:
-        states: the state before the draft, then the state after each drafted word. All differ.
+        states: the state before the draft, then the state after each drafted word. No state occurs twice.
         drafted: the drafted words, up to 4.
         output: the words that the model wrote: the accepted words, then the word that replaces the rejected
-            word.
-        required: maps the right state, then the state to which a bug leads, to the words that must follow
-            there. Both states are in `states`.
+            one.
+        required: maps two of `states` to the words that must follow in that state. The first is the right
+            state after the rejection, and the second is the wrong one.
     """
     a = len(output) - 1
     right, stays = required
@@ -163,10 +165,11 @@ def draft_states(
 
 
 def compare_probabilities(texts: Mapping[str, tuple[float, float]], methods: tuple[str, str]) -> Picture:
-    """Draw two bars for each text: its probabilities under two methods of decoding.
+    """Draw two bars for each text: the probabilities with which two decoding methods generate the text.
 
     Args:
-        texts: maps each text to its probability under the first and under the second method, 0 to 1.
+        texts: maps each text to a pair: (probability with the first method, probability with the second
+            method), from 0 to 1.
         methods: the names of the two methods.
     """
 
