@@ -1,4 +1,4 @@
-"""An engine that runs the plans of a scheduler with one model, whose page pool all requests share."""
+"""An engine that runs a scheduler's plans with one model. All requests share one pool of pages."""
 
 from __future__ import annotations
 
@@ -26,16 +26,18 @@ from helpers.serve.sequence import Request, RequestTimes, Sequence
 class Engine:
     """An engine that serves requests with one model.
 
-    In a step, all sequences with a single token to run share one pass, (B, 1); each longer text runs in a
-    separate pass, (1, T). Engines on a GPU run all of them in one pass.
+    In each step, all sequences with a single token to run share one pass, with input of shape (B, 1). Each
+    sequence with T > 1 tokens to run gets a separate pass, with input of shape (1, T). Production engines on
+    a GPU run all of these tokens in one pass.
 
-    `add`, `cancel` and `step` take effect completely or not at all: if they raise, even on Ctrl-C, no request
-    gains or loses a token.
+    `add`, `cancel` and `step` take effect completely or not at all: if one of them raises, even on Ctrl-C, no
+    request gains or loses a token.
 
-    Parameters and buffers of the model may change between steps; KV entries computed before the change are no
-    longer shared with new requests. The engine notices a change by the version counters of PyTorch's tensors.
-    These miss changes made through `.data` and changes of tensors created in inference mode, and attributes
-    such as `frequencies`, `scale` and `eps` have no counter. After such a change, make a new engine.
+    The model's parameters and buffers may change between steps. KV entries computed before a change are not
+    shared with requests admitted after it. The engine detects a change by the version counters of PyTorch's
+    tensors. These counters miss changes made through `.data` and changes to tensors created in inference
+    mode, and attributes such as `frequencies`, `scale` and `eps` have no counter. After such an undetected
+    change, create a new engine.
 
     Args:
         model: the model that serves all requests.
@@ -44,10 +46,11 @@ class Engine:
         n_pages: number of pages in the pool.
         page_size: number of tokens per page.
         prefix_caching: whether requests that begin with the same tokens share the pages of this prefix.
-        eos_ids: tokens that end a reply; None for those of the model's config.
+        eos_ids: ids of the tokens that end a reply; None uses those in the model's config.
 
     Attributes:
-        sequences: the newest sequence of each request id, with its reply, times, tokens per step and error.
+        sequences: the sequence of each request, by request id. If an id was used again, the sequence is that
+            of the latest request.
 
     Raises:
         ValueError: the model keeps a recurrent state, or the pool needs more than half of the memory.
@@ -79,17 +82,18 @@ class Engine:
         self.weights, self.weights_version = list[tuple[int, int]](), 0
 
     def add(self, id: Hashable, prompt: Tokens, max_new_tokens: int, sampling: Sampling = GREEDY) -> None:
-        """Add a request to the end of the queue; nothing is run yet.
+        """Add a request to the end of the queue, without running the model.
 
         Args:
             id: identifies the request among all that are waiting or running.
-            prompt: token ids of one text.
+            prompt: token ids of a single prompt.
             max_new_tokens: maximum number of tokens in the reply.
             sampling: how the tokens of the reply are chosen.
 
         Raises:
-            ValueError: the id is in use; the prompt is empty, or is not one sequence of valid ids; top_k is
-                larger than the vocabulary; or the text can become too long for the model or the pool.
+            ValueError: the id is in use; the prompt is empty, or is not one sequence of valid token ids;
+                top_k is larger than the vocabulary; or prompt and reply together can become too long for the
+                model or the pool.
         """
         V = self.model.config.vocab_size
         tokens = as_tokens(prompt, V)
@@ -112,11 +116,12 @@ class Engine:
             self.scheduler.cancel(id)
 
     def step(self) -> dict[Hashable, int]:
-        """Run one step; return the new tokens by request id.
+        """Run one step; return the id of each new token, by request id.
 
-        A request gets no token if it is waiting, or if more of its text still has to run. A request whose
-        logits contain NaN or infinity is stopped and gets an `error`; the tokens that it ran in this step do
-        not count, so no other request can reuse their KV entries. The other requests continue.
+        A request gets no token if it is waiting, or if its tokens so far have not all run. A request
+        whose logits contain NaN or infinity is stopped, and its sequence's `error` is set. The tokens that it
+        ran in this step are not recorded as computed, so no other request can reuse their KV entries. The
+        other requests continue.
         """
         self.update_extra_keys()
         with self.atomic():
@@ -143,9 +148,11 @@ class Engine:
 
     @contextmanager
     def atomic(self) -> Iterator[None]:
-        """Restore requests, pages and the observer's attributes if the `with` block raises.
+        """Undo all changes to the scheduler's state if the `with` block raises.
 
-        The block must not run the model.
+        Restored are the attributes of the scheduler, its page manager, its observer and its sequences, and
+        the state of each sequence's random number generator. KV entries in the pool are not restored, so the
+        block must not run the model.
         """
         scheduler = self.scheduler
         # No other requests can change in the block.
@@ -166,7 +173,10 @@ class Engine:
             raise
 
     def update_extra_keys(self) -> None:
-        """Set the extra key of all waiting requests to the current version of the model's weights."""
+        """Set the extra key of every waiting request to the current version of the model's weights.
+
+        The version increases by 1 if parameters or buffers have changed since the last check.
+        """
         if self.scheduler.waiting:
             tensors = *self.model.parameters(), *self.model.buffers()
             weights = [(x.data_ptr(), 0 if x.is_inference() else x._version) for x in tensors]
@@ -176,10 +186,10 @@ class Engine:
                 sequence.extra_key = self.weights_version
 
     def execute_model(self, plan: Plan) -> dict[Sequence, np.ndarray]:
-        """Run a plan in one or more passes; return logits (V,) by sequence.
+        """Run a plan in one or more passes; return each sequence's logits, of shape (V,), by sequence.
 
-        They are the logits after the last token that runs. They depend on every KV entry of the sequence: if
-        an entry contains NaN, so do the logits.
+        The logits are those at the last of the sequence's tokens in this plan. They depend on all KV entries
+        of the sequence: if an entry contains NaN, the logits do, too.
         """
         passes: dict[Sequence | None, Plan] = {}
         for sequence, n in plan:
@@ -207,7 +217,7 @@ class Engine:
         return bool(self.scheduler.waiting or self.scheduler.running)
 
     def run_all(self) -> dict[Hashable, list[int]]:
-        """Run steps until no request is waiting or running; return the ids of all replies, by request id."""
+        """Run steps until no request is waiting or running; return each reply's token ids, by request id."""
         while self.has_unfinished_requests:
             self.step()
         return {id: sequence.reply for id, sequence in self.sequences.items()}

@@ -1,8 +1,9 @@
-"""A simulated fleet: a scheduler on each of several machines, with a simulated clock and without a model.
+"""Simulate a fleet of machines, each with its own scheduler. The clock is simulated, and no model runs.
 
-The time of a step is computed by `cost.step_time`, for the share of the card's bandwidth and compute that is
-reached. Either every machine runs prefill and decode, or some machines run prefill and send the KV entries to
-others that run decode. Requests are assigned to the machines in rotation.
+The duration of each step is computed by `cost.step_time`, assuming that a given fraction of the card's peak
+bandwidth and peak compute is reached. A fleet is either colocated or disaggregated. In a colocated fleet,
+every machine runs prefill and decode. In a disaggregated fleet, some machines run prefill and send the KV
+entries to other machines, which run decode. Requests are assigned to machines in rotation.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from helpers.validate import check_whole
 
 @dataclass(frozen=True)
 class ChatTurn(Request):
-    """A turn of a chat, as a request.
+    """A request for one turn of a chat.
 
     Args:
-        num_cached_tokens: number of tokens before the prompt whose KV entries are in the cache.
+        num_cached_tokens: number of earlier tokens of the chat whose KV entries are in the cache. The prompt
+            does not include these tokens.
 
-    The other arguments are those of `Request`.
+    The other arguments are as in `Request`.
     """
 
     num_cached_tokens: int = 0
@@ -39,19 +41,20 @@ class ChatTurn(Request):
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine of a fleet and its link to other machines, with weights and KV entries in 16 bits.
+    """One machine of a fleet, with one card. Weights and KV entries are stored in 16 bits.
 
     Args:
         model: the model that the machine serves.
         card: the card that runs the model.
-        fraction_of_peak: share of the card's bandwidth and of its compute that is reached, 0 to 1.
-        link_bytes_per_second: bandwidth to another machine.
+        fraction_of_peak: fraction of the card's peak bandwidth and peak compute that is reached, over 0 and
+            at most 1.
+        link_bytes_per_second: bandwidth of the link to another machine.
         slots: maximum number of requests that run at the same time.
         token_budget: maximum number of tokens in a step.
-        overlap: whether KV entries are read while matrices are multiplied; most engines read them afterwards.
+        overlap: whether KV entries are read while matrices are multiplied. In most engines they are not.
 
     Raises:
-        ValueError: a number is out of range.
+        ValueError: `fraction_of_peak`, `link_bytes_per_second`, `slots` or `token_budget` is out of range.
     """
 
     model: PublishedModel
@@ -68,21 +71,24 @@ class Machine:
         check_counts(slots=self.slots, token_budget=self.token_budget)
 
     def plan_seconds(self, plan: Plan) -> float:
-        """Return how long a step with this plan takes, in seconds."""
+        """Return the duration of a step with this plan, in seconds."""
         return self.step_seconds(
             (cached_tokens(sequence.request) + sequence.num_computed_tokens, n) for sequence, n in plan
         )
 
     def step_seconds(self, requests: Iterable[CachedAndNew]) -> float:
-        """Return how long a step takes, in seconds.
+        """Return the duration of a step, in seconds.
 
         Args:
-            requests: the numbers of cached tokens and of new tokens of each request in the step.
+            requests: one pair per request in the step: (number of cached tokens, number of new tokens).
         """
         return self.step_terms(requests).total
 
     def step_terms(self, requests: Iterable[CachedAndNew]) -> StepSeconds:
-        """Return the terms that make up the time of a step; `requests` as in `step_seconds`."""
+        """Return the terms of a step's duration, such as the time to read the weights.
+
+        `requests` is as in `step_seconds`.
+        """
         return step_time(
             self.model,
             self.card,
@@ -93,20 +99,20 @@ class Machine:
         )
 
     def serve(self, arrivals: Arrivals, n: int) -> dict[Hashable, RequestTimes]:
-        """Serve requests with n machines like this one.
+        """Simulate requests served by n machines with the properties of this one.
 
         Args:
-            arrivals: requests with their arrival times, in order of time.
-            n: number of machines, to which requests are assigned in rotation.
+            arrivals: pairs (arrival time in seconds, request), in order of arrival time.
+            n: number of machines. Requests are assigned to them in rotation.
 
         Returns:
-            The times of all requests, by id.
+            The arrival time and token times of each request, by request id.
         """
         check_whole("machines", n)
         longest_text = max(len(request.prompt) + request.max_new_tokens for _, request in arrivals)
         times: dict[Hashable, RequestTimes] = {}
         for first in range(n):
-            # One page per slot, large enough for the longest text.
+            # One page per slot, large enough for the longest prompt with its reply.
             pages = PageManager(self.slots, longest_text, prefix_caching=False)
             scheduler = Scheduler(pages, self.slots, self.token_budget)
             times |= simulate(scheduler, arrivals[first::n], self.plan_seconds)
@@ -114,25 +120,27 @@ class Machine:
 
 
 def cached_tokens(request: Request) -> int:
-    """Return how many tokens before a request's prompt have KV entries in the cache."""
+    """Return the number of tokens before a request's prompt whose KV entries are in the cache."""
     return request.num_cached_tokens if isinstance(request, ChatTurn) else 0
 
 
 def chat_arrivals(
     service: Service, n_turns: int, seed: int, turns_per_second: float, prefix_cached: bool = True
 ) -> Arrivals:
-    """Return turns of a service's chats, with their arrival times in seconds.
+    """Return random turns of a service's chats, as pairs (arrival time in seconds, request).
 
-    How many turns of the same chat precede each turn is random. The lengths of messages and replies are
-    between half and one and a half times their mean.
+    The turns arrive independently of each other. The number of earlier turns in a turn's chat is random, and
+    all earlier messages and replies have the mean length. The length of the turn's own message is random,
+    between half and one and a half times the mean, and so is that of its reply.
 
     Args:
-        service: the service: number of turns per chat, and mean lengths.
-        n_turns: number of turns.
-        seed: seed of the random numbers.
-        turns_per_second: mean number of turns that arrive per second, independently of each other.
-        prefix_cached: whether the KV entries of all earlier tokens of a chat are cached. If not, the prompt
-            of a turn contains all of these tokens.
+        service: sets the number of turns per chat, the length of the prefix that all chats share, and the
+            mean lengths of messages and replies.
+        n_turns: number of turns to return.
+        seed: seed of the random number generators.
+        turns_per_second: mean number of turns that arrive per second.
+        prefix_cached: whether the KV entries of all earlier tokens of a chat are cached. If not, each turn's
+            prompt contains all of these tokens.
     """
     rng = random.Random(seed)
 
@@ -151,23 +159,28 @@ def chat_arrivals(
 
 
 def colocated(machine: Machine, arrivals: Arrivals, n: int) -> list[RequestTimes]:
-    """Serve requests with n machines that each run prefill and decode; return the times of each request."""
+    """Simulate requests served by n machines that each run prefill and decode; return each request's times.
+
+    `arrivals` is as in `Machine.serve`.
+    """
     return list(machine.serve(arrivals, n).values())
 
 
 def disaggregated(machine: Machine, arrivals: Arrivals, n_prefill: int, n_decode: int) -> list[RequestTimes]:
-    """Serve requests with machines that run prefill only, and others that run decode only.
+    """Simulate requests served by machines that run only prefill and machines that run only decode.
 
-    A prefill machine runs a whole prompt and sends its KV entries to a decode machine. The first token of the
-    reply is counted when the decode machine produces it, by running the last token of the prompt again.
+    A prefill machine runs a whole prompt in one step and sends its KV entries to a decode machine. The decode
+    machine runs the last token of the prompt again. The token that it produces is the first token of the
+    reply, and its time determines the TTFT.
 
     Args:
-        machine: what each machine is like.
-        arrivals: requests with their arrival times, in order of time.
-        n_prefill, n_decode: number of machines that run prefill, and that run decode.
+        machine: the hardware and limits of every machine. Its token budget applies only to decode.
+        arrivals: pairs (arrival time in seconds, request), in order of arrival time.
+        n_prefill: number of machines that run prefill.
+        n_decode: number of machines that run decode.
 
     Returns:
-        The times of each request.
+        The arrival time and token times of each request.
     """
     prompts = [(arrived, replace(request, max_new_tokens=1)) for arrived, request in arrivals]
     prefilled = replace(machine, token_budget=10**9).serve(prompts, n_prefill)
@@ -186,14 +199,14 @@ def disaggregated(machine: Machine, arrivals: Arrivals, n_prefill: int, n_decode
 
 
 class Waits(NamedTuple):
-    """Waits of a request, or of many, in milliseconds."""
+    """The TTFT and the longest gap between tokens, of one request or as a percentile over many requests."""
 
     ttft_ms: float  # time to first token
     longest_gap_ms: float  # longest time between two consecutive tokens
 
 
 def p99_waits(times: Sequence[RequestTimes]) -> Waits:
-    """Return the 99th percentile of each wait over requests."""
+    """Return the 99th percentile over requests of the TTFT, and that of the longest gap."""
     index = math.ceil(0.99 * len(times)) - 1
     waits = [request.ttft for request in times], [request.longest_gap for request in times]
     return Waits(*(1000 * sorted(seconds)[index] for seconds in waits))

@@ -7,26 +7,29 @@ from itertools import count
 
 from helpers.validate import check_whole
 
-PageKey = tuple[Hashable, tuple[int, ...]]  # the number of the text before a page, and the tokens of the page
+PageKey = tuple[Hashable, tuple[int, ...]]  # the id of the prefix before a page, and the page's token ids
 
 
 class PageManager:
-    """A manager of the pages of a pool, by page number; a `PagePool` stores their KV entries.
+    """Decides which pages of a pool are in use and what they contain. A `PagePool` stores the KV entries.
 
-    Each page table that contains a page holds one reference to it. A page without references is free. It
-    keeps its content until it is allocated again, and the page that has been free longest is allocated first.
+    A page is identified by its index in the pool. Each page table that contains a page holds one reference to
+    it. A page without references is free. A free page keeps its content until it is allocated again. The page
+    that has been free longest is allocated first.
 
-    A full page whose tokens have all run is cached: it can be found by its tokens and the text before it.
-    Both are hashed and compared. To avoid comparing long texts, each text that fills its pages gets a number,
-    the same for equal texts. Full pages are never written to again, so they never have to be copied. Requests
-    that run at the same time may fill several pages with the same content. Then the first of these pages is
-    found, and after its content is lost, the next.
+    A full page whose tokens have all run is cached, so that other requests can share it. It is looked up by
+    its tokens and by the prefix before it. To avoid comparing long prefixes, each sequence of tokens that
+    ends with a full page gets an id, the same for equal sequences. Full pages are never written to again, so
+    they never have to be copied. Requests that run at the same time may fill several pages with the same
+    content. A lookup returns the first of these pages. When that page is allocated again, lookups return the
+    next one.
 
-    KV entries do not depend on tokens alone. Anything else that they depend on, such as an adapter or the
-    version of the weights, is the `extra_key` of a text. Texts with the same tokens but different keys are
-    different texts.
+    KV entries depend on more than the tokens. Anything else that they depend on, such as an adapter or the
+    version of the weights, is passed as `extra_key`. Sequences with equal tokens but different extra keys do
+    not share pages.
 
-    Engines such as vLLM call this class a block manager, a page a block, and a page table a block table.
+    Engines such as vLLM use other names: a page is a block, a page table is a block table, and this class is
+    a block manager.
 
     Args:
         n_pages: number of pages in the pool.
@@ -39,25 +42,25 @@ class PageManager:
         self.page_size, self.prefix_caching = check_whole("page_size", page_size), prefix_caching
         self.ref_counts = [0] * n_pages
         self.free = dict.fromkeys(range(n_pages))  # ordered: the first has been free longest
-        self.cached_pages: dict[PageKey, tuple[int, ...]] = {}  # pages by their content
+        self.cached_pages: dict[PageKey, tuple[int, ...]] = {}  # indices of the pages with this content
         self.contents: dict[
             int, tuple[PageKey, int]
-        ] = {}  # by page, with the number of the text up to its end
-        self.text_numbers = count(1)  # for an empty text, (extra_key,) replaces the number
+        ] = {}  # by page, with the id of the sequence that ends with this page
+        self.text_numbers = count(1)  # the empty prefix has the id (extra_key,) instead
 
     def pages_needed(self, n_tokens: int) -> int:
-        """Return how many pages are needed for n_tokens tokens."""
+        """Return the number of pages needed for the KV entries of `n_tokens` tokens."""
         return -(-n_tokens // self.page_size)
 
     def match_prefix(self, tokens: Sequence[int], extra_key: Hashable = None) -> list[int]:
-        """Return the cached pages with the beginning of a text, in order.
+        """Return the cached pages that contain the longest cached prefix of a sequence, in order.
 
-        If the text fills its pages exactly, the last page is left out: pages have KV entries but no logits,
-        so the last token has to run in any case.
+        The last token of the sequence is never part of the prefix. It has to run in any case, because pages
+        store KV entries but no logits.
 
         Args:
-            tokens: ids of the text.
-            extra_key: what its KV entries depend on besides tokens.
+            tokens: token ids of the sequence.
+            extra_key: what its KV entries depend on besides the tokens.
         """
         table = list[int]()
         text: Hashable = (extra_key,)
@@ -70,18 +73,18 @@ class PageManager:
         return table
 
     def can_allocate(self, tokens: Sequence[int], extra_key: Hashable = None) -> bool:
-        """Return whether there are enough free pages for a text.
+        """Return whether there are enough free pages for the KV entries of a sequence.
 
-        Cached pages with the beginning of the text that are in use by other requests are shared, so they need
-        not be free.
+        Cached pages of the sequence's prefix are shared. Those that other requests are using need not be
+        free.
         """
         in_use = sum(self.ref_counts[page] > 0 for page in self.match_prefix(tokens, extra_key))
         return self.pages_needed(len(tokens)) - in_use <= len(self.free)
 
     def allocate(self) -> int:
-        """Return the page that has been free longest, with one reference to it; its content is lost.
+        """Allocate the page that has been free longest; return its index.
 
-        At least one page must be free.
+        The page gets one reference, and its content is lost. At least one page must be free.
         """
         page = next(iter(self.free))
         if page in self.contents:
@@ -92,17 +95,18 @@ class PageManager:
         return page
 
     def incref(self, page: int) -> None:
-        """Add a reference to a page; if the page was free, it no longer is."""
+        """Add one reference to a page. If the page was free, it no longer is."""
         self.ref_counts[page] += 1
         self.free.pop(page, None)
 
     def release(self, table: list[int]) -> None:
-        """Remove one reference to each page of a table, and empty the table.
+        """Remove one reference to each page in a page table, and empty the table.
 
-        The last page is freed first, so the end of a text is lost before its beginning.
+        The last page is freed first, so the KV entries at the end of a sequence are lost before those at the
+        beginning.
 
         Raises:
-            ValueError: a page of the table is free already, which means that the table has been released
+            ValueError: a page in the table is already free, which means that the table has been released
                 before. Nothing is changed.
         """
         if free := sorted({*table} & {*self.free}):
@@ -116,14 +120,14 @@ class PageManager:
     def cache_full_pages(
         self, table: Sequence[int], tokens: Sequence[int], start: int, end: int, extra_key: Hashable = None
     ) -> None:
-        """Cache the pages of a text that became full in a step.
+        """Cache the pages of a sequence that became full in a step.
 
         Args:
-            table: page table of the text.
-            tokens: ids of the text.
+            table: page table of the sequence.
+            tokens: token ids of the sequence.
             start: index of the first token that ran in the step, from 0.
             end: index of the last token that ran in the step, plus 1.
-            extra_key: what the KV entries of the text depend on besides tokens.
+            extra_key: what the KV entries of the sequence depend on besides the tokens.
         """
         size = self.page_size
         for i in range(start // size, end // size) if self.prefix_caching else ():

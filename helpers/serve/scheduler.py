@@ -1,19 +1,20 @@
-"""A scheduler, which decides at each step of an engine which requests run.
+"""A scheduler that decides which requests run in each step of an engine.
 
-A request waits in a queue until there is a slot and enough pages for its text. Then it is admitted, and runs
-until its reply ends. In each step:
+A request waits in a queue until a slot and enough pages for its prompt are free. Then it is admitted. It runs
+until its reply ends or until it is preempted. The rules are:
 
 1.  Every running request that has only its newest token left to run is scheduled with that token, the oldest
     request first.
-2.  The rest of the budget is spent on longer texts: first those of running requests, then those of waiting
-    requests, each in order of arrival. A text that does not fit into the budget runs in chunks.
-3.  A request that is admitted gets pages for all of its text, including cached pages with the beginning of
-    the text. Later it gets one more page whenever its newest token needs one.
-4.  If no page is free, the youngest running request is preempted and becomes the first in the queue. Its
-    pages are released but its tokens are kept: when it is admitted again, its prompt and reply so far run as
-    one prompt.
+2.  The remaining token budget is spent on requests with more tokens to run: first running requests, then
+    waiting requests, each in order of arrival. Tokens that do not fit into the budget run in a later step, so
+    a long prompt runs in chunks.
+3.  When a request is admitted, it gets pages for all of its tokens, including cached pages that contain the
+    beginning of its prompt. Later it gets one more page whenever its newest token needs one.
+4.  If no page is free for a newest token, the youngest running request is preempted and becomes the first in
+    the queue. Its pages are released but its tokens are kept. When it is admitted again, its prompt and its
+    reply so far run as one prompt.
 
-So the oldest request always makes progress, and no request overtakes another.
+Therefore, the oldest request always makes progress, and no request overtakes another.
 """
 
 from __future__ import annotations
@@ -27,32 +28,36 @@ from helpers.serve.pages import PageManager
 from helpers.serve.sequence import Request, Sequence
 from helpers.validate import check_whole
 
-Plan = list[tuple[Sequence, int]]  # each sequence that runs in a step, and how many of its tokens
+Plan = list[tuple[Sequence, int]]  # pairs (sequence, number of its tokens that run in the step)
 
 
 class SchedulerObserver(Protocol):
-    """An object that follows the steps of a scheduler."""
+    """An object that a scheduler notifies of each step."""
 
     def on_schedule(self, plan: Plan) -> None:
-        """Receive the plan at the end of each `schedule`, and again if the step fails and is repeated."""
+        """Receive the plan at the end of each call of `schedule`.
+
+        If a step fails and is repeated, `on_schedule` is called again with the new plan.
+        """
 
     def on_step_end(self, next_tokens: Mapping[Sequence, int]) -> None:
-        """Receive the new tokens at the end of each `postprocess`."""
+        """Receive the new token ids, by sequence, at the end of each call of `postprocess`."""
 
 
 class Scheduler:
-    """A scheduler, which decides which requests run, and works without a model.
+    """Decides which requests run in each step. It does not run the model.
 
     Args:
-        pages: manager of the pages.
+        pages: manager of the pages that store KV entries.
         slots: maximum number of requests that run at the same time (vLLM's `max_num_seqs`).
         token_budget: maximum number of tokens in a step (vLLM's `max_num_batched_tokens`). None for no
             limit, so that no prompt is split into chunks.
-        eos_ids: tokens that end a reply.
-        max_len: maximum number of tokens that the model can process in one text; None for no limit.
+        eos_ids: ids of the tokens that end a reply.
+        max_len: maximum number of tokens that the model can process in one sequence; None for no limit.
 
     Attributes:
-        waiting, running: sequences that are waiting and that are running, in order of arrival.
+        waiting: sequences of waiting requests, in order of arrival.
+        running: sequences of running requests, in order of arrival.
         preemptions: number of preemptions so far.
         preempted: sequences that were preempted since the end of the last step.
         observer: receives the plan and the new tokens of each step; None for no observer.
@@ -84,7 +89,7 @@ class Scheduler:
 
         Raises:
             ValueError: the id is in use, the prompt is empty, max_new_tokens is not a whole number greater
-                than 0, or the text can become too long for the model or for all pages together.
+                than 0, or prompt and reply together can become too long for the model or for the pool.
         """
         if request.id in {sequence.request.id for sequence in [*self.waiting, *self.running]}:
             raise ValueError(
@@ -115,10 +120,10 @@ class Scheduler:
         raise ValueError(f"id {id!r} is unknown; expected the id of a request that waits or runs")
 
     def schedule(self) -> Plan:
-        """Return the plan of the next step: each sequence that runs, and how many of its tokens.
+        """Return the plan of the next step: pairs (sequence, number of its tokens to run).
 
-        The plan is empty if no sequence can run. A plan need not be carried out: if `schedule` is called
-        again, running requests keep their pages.
+        The plan is empty if no sequence can run. `schedule` may be called again without carrying out the plan
+        first: running requests keep their pages.
         """
         plan: Plan = []
         for sequence in [sequence for sequence in self.running if sequence.num_uncomputed_tokens == 1]:
@@ -136,9 +141,9 @@ class Scheduler:
         return plan
 
     def reserve_page(self, sequence: Sequence) -> bool:
-        """Make sure that there is a page for the newest token of a running sequence.
+        """Allocate a page for the newest token of a running sequence if its pages are full.
 
-        If no page is free, the youngest running request is preempted, which may be this sequence itself.
+        While no page is free, the youngest running request is preempted. This may be the sequence itself.
 
         Returns:
             Whether the sequence is still running.
@@ -152,16 +157,19 @@ class Scheduler:
         return sequence.slot is not None
 
     def can_admit(self) -> bool:
-        """Return whether there are a slot and enough pages to admit the first waiting request."""
+        """Return whether the first waiting request can be admitted.
+
+        It can if a slot and enough pages for all of its tokens are free.
+        """
         if not self.waiting or len(self.running) == self.slots:
             return False
         return self.pages.can_allocate(self.waiting[0].tokens, self.waiting[0].extra_key)
 
     def admit(self) -> Sequence:
-        """Admit the first waiting request: give it a slot and pages for all its text; return its sequence.
+        """Admit the first waiting request; return its sequence.
 
-        Cached pages with the beginning of the text are shared, so that those tokens need not run again; the
-        other pages are newly allocated.
+        The request gets a slot, and pages for all of its tokens. Cached pages that contain the beginning of
+        the sequence are shared, and their tokens need not run again. The other pages are newly allocated.
         """
         sequence, pages = self.waiting.popleft(), self.pages
         table = pages.match_prefix(sequence.tokens, sequence.extra_key)
@@ -176,11 +184,11 @@ class Scheduler:
         return sequence
 
     def postprocess(self, plan: Plan, next_tokens: Mapping[Sequence, int]) -> None:
-        """Record the results of a step, and remove the requests whose reply has ended.
+        """Record the results of a step, and remove the requests whose replies have ended.
 
         Args:
-            plan: the plan that was carried out. Until this call, its tokens do not count as run.
-            next_tokens: the new token of each sequence whose tokens so far have all run.
+            plan: the plan that was carried out. Its tokens are recorded as computed only by this call.
+            next_tokens: the new token's id, for each sequence whose tokens so far have all run.
         """
         for sequence, n in plan:
             start, end = sequence.num_computed_tokens, sequence.num_computed_tokens + n
@@ -195,13 +203,13 @@ class Scheduler:
         self.preempted = []
 
     def remove(self, sequence: Sequence) -> None:
-        """Remove a sequence from the queue if it is waiting; otherwise, release its pages and its slot."""
+        """Remove a sequence that is waiting or running, and release its pages and its slot, if any."""
         self.pages.release(sequence.page_table)
         self.waiting.remove(sequence) if sequence.slot is None else self.running.remove(sequence)
         sequence.slot, sequence.num_computed_tokens = None, 0
 
     def preempt(self, sequence: Sequence) -> None:
-        """Release the pages and the slot of a running sequence, and put it first in the queue."""
+        """Preempt a running sequence: release its pages and its slot, and make it the first in the queue."""
         self.remove(sequence)
         self.waiting.appendleft(sequence)
         self.preemptions += 1
@@ -209,7 +217,10 @@ class Scheduler:
 
 
 class StaticBatching(Scheduler):
-    """The oldest form of batching: requests start together, and the next ones when all of them have ended."""
+    """A scheduler for static batching, the oldest form of batching.
+
+    Requests start together. The next requests start when all of these have ended.
+    """
 
     def schedule(self) -> Plan:
         """Return the plan of the next step; see `Scheduler.schedule`."""
@@ -217,8 +228,8 @@ class StaticBatching(Scheduler):
         return super().schedule()
 
     def can_admit(self) -> bool:
-        """Return whether the first waiting request can be admitted; see `Scheduler.can_admit`.
+        """Return whether the first waiting request can be admitted, as in `Scheduler.can_admit`.
 
-        It cannot if any request was running before this step.
+        No request is admitted in a step that begins with running requests.
         """
         return not self.closed and super().can_admit()

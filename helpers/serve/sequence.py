@@ -1,4 +1,4 @@
-"""A request, and a sequence: the progress of a request in a scheduler or engine."""
+"""Requests, their times, and their sequences: what a scheduler or an engine knows about each request."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Request:
 
 @dataclass
 class RequestTimes:
-    """The times of a request, in seconds of the same clock.
+    """The arrival time of a request and the times of its reply's tokens, in seconds on the same clock.
 
     Attributes:
         arrived: when the request arrived.
-        token_times: when each token of the reply was produced.
+        token_times: when each token of the reply was produced, in order.
     """
 
     arrived: float = 0.0
@@ -40,32 +40,35 @@ class RequestTimes:
 
     @property
     def ttft(self) -> float:
-        """The time to first token in seconds, from the arrival of the request."""
+        """The time to first token (TTFT): the seconds from the request's arrival to its first token."""
         return self.token_times[0] - self.arrived
 
     @property
     def longest_gap(self) -> float:
-        """The longest time between two consecutive tokens, in seconds; 0 for a reply of one token."""
+        """The longest time between two consecutive tokens, in seconds. It is 0 if the reply has one token."""
         return max((b - a for a, b in zip(self.token_times, self.token_times[1:], strict=False)), default=0.0)
 
 
 @dataclass(eq=False)
 class Sequence:
-    """A request in progress: its tokens so far, and the pages that hold their KV entries.
+    """The state of a request in a scheduler: its tokens so far, and the pages that store their KV entries.
 
     Attributes:
         request: the request.
-        tokens: ids of the prompt and of the reply so far, which are kept when the request is preempted.
+        tokens: token ids of the prompt and of the reply so far. They are kept when the request is preempted.
         num_computed_tokens: number of tokens whose KV entries are in the pages.
-        page_table: page numbers in the order of the text (a block table in vLLM).
-        slot: number of the slot in which the request runs, from 0; None while it is waiting.
-        num_cached_tokens: number of tokens that did not have to run, because they were found in cached pages
-            when the request was admitted; the sum over all admissions.
-        extra_key: what KV entries depend on besides tokens; in an engine, the version of the weights.
+        page_table: indices of the sequence's pages in the pool, in token order (a block table in vLLM).
+        slot: index of the slot in which the request runs, from 0; None if it is not running.
+        num_cached_tokens: number of tokens that did not have to run, because their KV entries were found in
+            cached pages when the request was admitted. If it was preempted and admitted again, this is the
+            sum over all admissions.
+        extra_key: what the KV entries depend on besides the tokens; in an engine, the version of the weights.
         sampler: object that chooses the tokens of the reply; set only by an engine.
-        times: when the request arrived and when its tokens were produced, by the engine's clock.
-        tokens_per_step: for each step in which the request ran, how many of its tokens ran.
-        error: why the engine stopped the request, or None.
+        times: when the request arrived and when its tokens were produced, on the engine's clock; set only by
+            an engine.
+        tokens_per_step: number of the request's tokens that ran, for each step in which it ran; set only by
+            an engine.
+        error: the reason why the engine stopped the request; None if it did not.
     """
 
     request: Request
@@ -82,10 +85,13 @@ class Sequence:
 
     @property
     def num_uncomputed_tokens(self) -> int:
-        """The number of known tokens that have not run: first those of the prompt, later the newest token."""
+        """The number of tokens that have not run yet.
+
+        During prefill, these are the remaining tokens of the prompt. During decode, it is the newest token.
+        """
         return len(self.tokens) - self.num_computed_tokens
 
     @property
     def reply(self) -> list[int]:
-        """The ids of the reply so far."""
+        """The token ids of the reply so far."""
         return self.tokens[len(self.request.prompt) :]

@@ -1,4 +1,4 @@
-"""Simulate a scheduler: a function gives the time of each step, and no model runs."""
+"""Simulate a scheduler. No model runs, and a function that the caller passes gives each step's duration."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from helpers.serve.scheduler import Plan, Scheduler
 from helpers.serve.sequence import Request, RequestTimes
 from helpers.validate import is_number
 
-Arrivals = Sequence[tuple[float, Request]]  # arrival times in seconds, each with its request
+Arrivals = Sequence[tuple[float, Request]]  # pairs (arrival time in seconds, request)
 
 
 def simulate(
     scheduler: Scheduler, arrivals: Arrivals, step_seconds: Callable[[Plan], float]
 ) -> dict[Hashable, RequestTimes]:
-    """Simulate requests that arrive at given times. Every reply has the maximum number of tokens.
+    """Simulate a scheduler whose requests arrive at given times.
+
+    No model produces tokens, so every reply has `max_new_tokens` tokens.
 
     Args:
         scheduler: a scheduler without requests.
-        arrivals: requests with their arrival times, in order of time.
-        step_seconds: returns how long a step takes, in seconds, given its plan.
+        arrivals: pairs (arrival time in seconds, request), in order of arrival time.
+        step_seconds: a function that takes a step's plan and returns the step's duration in seconds.
 
     Returns:
-        The times of each request, by its id, on the simulated clock.
+        The arrival time and token times of each request, on the simulated clock, by request id.
 
     Raises:
-        ValueError: an arrival time or the time of a step is not a finite number of seconds, 0 or more.
+        ValueError: an arrival time or the duration of a step is negative or not a finite number.
     """
     now, times, coming = 0.0, {}, list(reversed(arrivals))
     for arrived, request in arrivals:
@@ -49,13 +51,13 @@ def simulate(
 
 
 def check_seconds(name: str, seconds: float) -> float:
-    """Return a number of seconds. ValueError unless it is finite and not negative.
+    """Return `seconds` if it is finite and not negative; otherwise, raise ValueError.
 
-    With any other number, a simulation would never end.
+    An invalid time could make a simulation endless.
 
     Args:
-        name: what the number is, for the message.
-        seconds: the number.
+        name: what the time is, for the error message.
+        seconds: the time to check.
     """
     if not is_number(seconds) or seconds < 0:
         raise ValueError(f"{name} is {seconds!r} seconds; expected a finite number, 0 or more")
@@ -67,18 +69,18 @@ def pool_usage(
     requests: Sequence[Request],
     step_seconds: Callable[[Plan], float] = lambda plan: 1.0,
 ) -> dict[str, float]:
-    """Simulate requests that all arrive at once; return how well the pool was used.
+    """Simulate requests that all arrive at time 0; return statistics on the use of the pool.
 
     Args:
-        scheduler: a scheduler without requests and without a budget.
+        scheduler: a scheduler without requests and without a token budget.
         requests: the requests.
-        step_seconds: returns how long a step takes, in seconds, given its plan.
+        step_seconds: a function that takes a step's plan and returns the step's duration in seconds.
 
     Returns:
-        Numbers by name, in this order: the mean number of running requests per step; the mean percentage of
-        the pool's slots that had entries, over the steps in which some requests were waiting; the number of
-        preemptions; the tokens that ran again, as a percentage of those that had to run; the number of
-        steps; and the seconds until all requests were done.
+        Six statistics by name, in this order: the mean number of running requests per step; the mean
+        percentage of the pool that was filled with KV entries, over the steps in which some requests were
+        waiting; the number of preemptions; the number of tokens that ran again, as a percentage of the tokens
+        that had to run; the number of steps; and the total duration of all steps in seconds.
     """
     running, n_run, in_use, seconds = [], 0, [], 0.0
     pages = scheduler.pages
@@ -109,15 +111,17 @@ def pool_usage(
 def slots_by_step(
     scheduler_class: type[Scheduler], reply_lengths: Sequence[int], slots: int
 ) -> list[dict[int, str]]:
-    """Simulate prompts of one token with enough pages for all; return which request has which slot.
+    """Simulate requests with prompts of one token; return which request is in which slot in each step.
+
+    All requests arrive at time 0, and there are enough pages for all of them.
 
     Args:
         scheduler_class: `Scheduler` or `StaticBatching`.
-        reply_lengths: number of tokens of each reply, in order of arrival. The requests are named A, B, C, …
+        reply_lengths: number of tokens in each request's reply. The requests are named A, B, C, …
         slots: number of slots.
 
     Returns:
-        For each step, the names of the running requests by their slot, from 0.
+        One dict per step, from the index of each occupied slot to the name of the request in it.
     """
     scheduler, steps = scheduler_class(PageManager(sum(reply_lengths)), slots), []
     arrivals = [
@@ -135,13 +139,14 @@ def slots_by_step(
 def poisson_arrivals(
     n: int, requests_per_second: float, seed: int, make_request: Callable[[int], Request]
 ) -> Arrivals:
-    """Return n requests that arrive independently of each other, with their arrival times in seconds.
+    """Return n requests that arrive independently of each other, as pairs (arrival time, request).
 
     Args:
         n: number of requests.
-        requests_per_second: mean number; infinity makes all requests arrive at once.
-        seed: seed of the random numbers.
-        make_request: returns a request, given its number, from 0 to n - 1.
+        requests_per_second: mean number of requests that arrive per second; infinity makes all requests
+            arrive at time 0.
+        seed: seed of the random number generator.
+        make_request: a function that takes a request's index, from 0 to n - 1, and returns the request.
     """
     if not requests_per_second > 0:
         raise ValueError(f"requests_per_second is {requests_per_second!r}; expected a number over 0")
