@@ -1,4 +1,4 @@
-"""The cost of a reply, from formulas: counts of passes, sizes of published models, the time of a step."""
+"""Formulas for the cost of a reply: tokens processed, memory for weights and KV cache, and time per step."""
 
 from helpers.cost.config import model_of
 from helpers.cost.layers import users_that_fit

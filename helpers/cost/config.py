@@ -1,8 +1,9 @@
-"""Read any model's config.json as a `PublishedModel`, with the layers' types and the number of parameters.
+"""Convert a model's config.json to a `PublishedModel`, with each layer's type and the number of parameters.
 
-`families.json` says which keys of a config hold each size; how many parameters each part of a model has, as
-sums of products of sizes; which sizes the code of a family fixes without a key in its configs; and the
-defaults of the family's config class in transformers. js/model_of.ts reads the same file.
+What differs between model families is stored in `families.json`, which js/model_of.ts reads, too. For each
+dimension or other size, it lists the config keys that may hold it. It has formulas for the number of
+parameters in each part of a model, sizes that a family's code fixes without a config key, and the default
+values of the family's config class in transformers.
 """
 
 from __future__ import annotations
@@ -28,30 +29,35 @@ FORMULA_NAMES = {
     "window": "grouped",
     "latent": "latent",
     "state": "linear",
-}  # by type of layer
+}  # by layer type
 FAMILIES = {name: family for names, family in FAMILIES_JSON["families"].items() for name in names.split()}
 DEFAULTS = {name: sizes for names, sizes in FAMILIES_JSON["defaults"].items() for name in names.split()}
-SIZE_KEYS = {*FAMILIES_JSON["usual"]}.union(*FAMILIES_JSON["keys"].values())  # keys that hold a size
+SIZE_KEYS = {*FAMILIES_JSON["usual"]}.union(*FAMILIES_JSON["keys"].values())  # config keys that hold a size
 MAX_SIZE, MAX_LAYERS = 10**8, 10**4
-IS_TEXT = re.compile(r"[{\n]|.{1000}")  # the text of a config, not a path
+IS_TEXT = re.compile(r"[{\n]|.{1000}")  # a config as JSON, not a path
 
 
 class UnknownSizeError(ValueError):
-    """A size is not known. If only the number of parameters depends on it, the KV cache is still counted."""
+    """Raised when a size that the calculation needs is unknown.
+
+    If that size affects only the parameter count, the size of the KV cache is still computed.
+    """
 
 
 def model_of(config: PublishedModel | dict[str, Any] | str | Path) -> PublishedModel:
-    """Return a model's sizes, layer types and number of parameters. Its `notes` say how they were counted.
+    """Return a model's sizes, layer types and number of parameters, as computed from its config.json.
 
-    If the parts of the model's family are not known, only its KV cache is counted, and reading `n_parameters`
-    raises ValueError.
+    The `notes` of the returned model explain how these were computed. If the config does not determine the
+    number of parameters, only the size of the KV cache can be computed, and reading `n_parameters` raises
+    ValueError.
 
     Args:
-        config: config.json as a dict, as text, or as the path of the file or of its folder; a name in MODELS;
-            or a `PublishedModel`, which is returned unchanged.
+        config: config.json as a dict, as a JSON string, or as the path of the file or its folder; the name of
+            a model in MODELS; or a `PublishedModel`, which is returned unchanged.
 
     Raises:
-        ValueError: a size is missing or invalid, or the type of a layer is not supported.
+        ValueError: a size is invalid; a size that the KV cache depends on is missing; an unknown key may
+            change the size of the KV cache; or a layer's type is not supported.
     """
     if isinstance(config, PublishedModel):
         return config
@@ -95,7 +101,14 @@ def model_of(config: PublishedModel | dict[str, Any] | str | Path) -> PublishedM
 
 
 def read_config(config: Any) -> dict[str, Any]:
-    """Return config.json as a dict. Accepts the same forms, and raises the same errors, as `model_of`."""
+    """Return config.json as a dict.
+
+    Args:
+        config: config.json as a dict, as a JSON string, or as the path of the file or its folder.
+
+    Raises:
+        ValueError: the file does not exist, or does not contain a JSON object.
+    """
     if isinstance(config, Path) or (isinstance(config, str) and not IS_TEXT.search(config)):
         path = Path(config, "config.json") if Path(config).is_dir() else Path(config)
         if not path.is_file():
@@ -113,7 +126,10 @@ def read_config(config: Any) -> dict[str, Any]:
 
 
 class ConfigSizes:
-    """The sizes in a config, by their names in families.json. Reading an invalid size raises ValueError."""
+    """The sizes that a config sets or implies, by their names in families.json.
+
+    Reading an invalid size raises ValueError.
+    """
 
     def __init__(self, outer: dict[str, Any]) -> None:
         self.config, self.left_out = text_config(outer)
@@ -138,22 +154,26 @@ class ConfigSizes:
         self.changes = {int(i): changes for i, changes in per_layer.items()}
 
     def of_layer(self, layer: int | None) -> ConfigSizes:
-        """Return the sizes of a layer that per_layer_config changes.
+        """Return the sizes of one layer, with the values that per_layer_config sets for it.
 
         Args:
-            layer: the layer's index, from 0; None for the layers that are not changed.
+            layer: the layer's index, from 0. None returns the sizes of layers that per_layer_config does not
+                change.
         """
         sizes = copy(self)
         sizes.config = self.config | ({} if layer is None else self.changes[layer])
         return sizes
 
     def number(self, name: str, minimum: int = 0) -> int:
-        """Return the size called `name`; a flag that is true is 1.
+        """Return the size called `name`. The value of a flag is 1 for true and 0 for false.
 
         Args:
-            name: a name in families.json, whose value may be a formula; a whole number in digits; or "!x",
-                which is 1 if x is 0, and otherwise 0.
+            name: the name of a size in families.json, which may have a formula there; a whole number in
+                digits, which is returned; or "!x", which is 1 if the size x is 0, and otherwise 0.
             minimum: smallest valid value.
+
+        Raises:
+            ValueError: the size is unknown or invalid.
         """
         if formula := FAMILIES_JSON["formulas"].get(name) or (
             name in FAMILIES_JSON["keys"] and self.family.get(name)
@@ -169,7 +189,7 @@ class ConfigSizes:
         value, usual = self.config.get(key), FAMILIES_JSON["usual"].get(keys[0])
         if value == -1 and name == "last_sparse":  # the last layer
             value = None
-        if value is None:  # the family decides what a missing key means; null means the usual value
+        if value is None:  # the family decides what a missing config key means; null means the usual value
             value = usual if key in self.config else None
             value = self.defaults.get(name, self.usual.get(keys[0])) if value is None else value
             value = self.evaluate(value) if isinstance(value, str) else value
@@ -194,9 +214,10 @@ class ConfigSizes:
             return 0
 
     def evaluate(self, formula: str) -> int:
-        """Return the value of a sum of products, such as "2 C F + C"; "/H" divides by H and rounds down.
+        """Return the value of a formula, which is a sum of products of sizes, such as "2 C F + C".
 
-        Once a product is 0, its remaining factors are not read, so they need not be known.
+        In a product, "/H" divides by H and rounds down. Once a product is 0, its remaining factors are not
+        evaluated, so they may be unknown.
         """
         total = 0
         for term in formula.split(" + "):
@@ -225,14 +246,17 @@ class ConfigSizes:
         return [full if known[name] == "window" and not self.has_windows else known[name] for name in types]
 
     def n_caching_layers(self) -> int:
-        """Return how many layers cache entries of their own: the first ones. Later layers share entries."""
+        """Return the number of layers that cache their own KV entries.
+
+        These are the first layers of the model. The other layers use KV entries of these layers.
+        """
         shared, L = self.number("num_kv_shared_layers"), self.number("L")
         if shared >= L:
             raise config_error("size", key="num_kv_shared_layers", got=as_json(shared), least=0, most=L - 1)
         return L - shared
 
     def n_expert_layers(self) -> int:
-        """Return how many layers have experts."""
+        """Return the number of layers that have experts."""
         n, L = self.number, self.number("L")
         if not n("E"):
             return 0
@@ -246,7 +270,11 @@ class ConfigSizes:
         return sum(first <= i <= last and (i + 1) % every == 0 and i not in dense for i in range(L))
 
     def make_layer(self, layer_type: str) -> LayerType:
-        """Return a layer with the sizes in this config; `layer_type` is a key of FORMULA_NAMES."""
+        """Return a description of what a layer with the sizes in this config caches.
+
+        Args:
+            layer_type: a key of FORMULA_NAMES.
+        """
         n = self.number
         if layer_type == "state":
             return State(n("state"))
@@ -257,25 +285,25 @@ class ConfigSizes:
         return Full(n("full_heads"), n("full_dim"), n("full_v_dim"))
 
     def width_fields(self, number: Callable[[str], int], sparse: int = 0) -> dict[str, Any]:
-        """Return the sizes that affect the number of parameters but not the KV cache, by field name.
+        """Return the sizes that do not affect the KV cache, by field name of `PublishedModel`.
 
         Args:
-            number: returns a size, given its name in families.json.
-            sparse: number of layers with experts; if there are any, `intermediate_size` is that of one
-                expert.
+            number: a function that takes a size's name in families.json and returns the size.
+            sparse: number of layers with experts. If it is not 0, `intermediate_size` is that of one expert.
         """
         names = {"hidden_size": "C", "intermediate_size": "M" if sparse else "F"}
         names |= {"vocab_size": "V", "max_seq_len": "P"}
         return {field: number(name) for field, name in names.items()}
 
     def parameter_fields(self, types: list[str]) -> dict[str, Any]:
-        """Return the number of parameters and the related fields of `PublishedModel`.
+        """Return `parameters` and the related fields of `PublishedModel`, by field name.
 
         Args:
             types: the type of each layer, as a key of FORMULA_NAMES.
 
         Raises:
-            UnknownSizeError: a size that the number of parameters depends on is not known.
+            UnknownSizeError: the config does not determine the number of parameters.
+            ValueError: a token chooses more experts than a layer has.
         """
         if not self.family.get("parts", True):
             raise UnknownSizeError(format_text("refusals", "parts", type=as_json(self.type)))
@@ -306,11 +334,12 @@ class ConfigSizes:
         return fields
 
     def unknown_keys(self, category: str) -> list[str]:
-        """Return the keys that are not known and that may change the number of bytes.
+        """Return the config keys that are unknown and may change the size of the weights or of the KV cache.
 
         Args:
-            category: what the keys concern: "entries" for KV entries, "part" for the parts of a layer or of
-                the model, or "others" if their names do not tell.
+            category: which keys to return, by what their names suggest that they affect: "entries" for the KV
+                entries, "part" for the components of a layer or of the model, or "others" if their names
+                suggest neither.
         """
         keys, L = [], self.number("L")
         for key, value in self.config.items():
@@ -337,13 +366,13 @@ class ConfigSizes:
         return keys
 
     def notes(self, types: list[str], reason: str, total: int | None, active: int | None) -> Iterator[str]:
-        """Yield sentences that say how the sizes were counted, what was left out, and which keys are unknown.
+        """Yield sentences on how the sizes were computed, what was left out, and which keys are unknown.
 
         Args:
             types: the type of each layer, as a key of FORMULA_NAMES.
-            reason: why the parameters were not counted, if `total` is None.
-            total: number of parameters.
-            active: number of parameters used for one token; None if all of them are used.
+            reason: why the parameters were not counted; used only if `total` is None.
+            total: number of parameters; None if they were not counted.
+            active: number of parameters used per token; None if all of them are used.
         """
         n, type_names = self.number, self.config.get("layer_types") or []
         if total is None:
@@ -378,17 +407,18 @@ class ConfigSizes:
 
 
 class TextConfig(NamedTuple):
-    """The config of a text model, which may be one of several parts."""
+    """The config of a text model, which may be nested in the config of a larger model."""
 
     config: dict[str, Any]
-    left_out: list[str]  # keys of the configs of the other parts
+    left_out: list[str]  # config keys of the larger model's other components, such as "vision_config"
 
 
 def text_config(outer: dict[str, Any]) -> TextConfig:
-    """Return the config of the text model in a config.
+    """Return the config of the text model that a config.json describes.
 
-    If the text model's config is nested in `outer`, unknown keys of `outer` that concern layers or heads are
-    ignored.
+    If the text model's config is nested in `outer`, its keys override those of `outer`, except the key that
+    ties the LM head to the embedding. Unknown keys of `outer` whose names suggest that they affect components
+    or KV entries are ignored.
     """
     config, left_out = outer, list[str]()
     elsewhere = f"{FAMILIES_JSON['part']}|{FAMILIES_JSON['entries']}"
@@ -403,43 +433,51 @@ def text_config(outer: dict[str, Any]) -> TextConfig:
 
 
 def looks_like_size(value: Any) -> bool:
-    """Return whether a value may be a size: true, a whole number above 1, or a nonempty list or object."""
+    """Return whether a config value may be a size.
+
+    It may if it is true, a whole number greater than 1, or a nonempty list or object.
+    """
     if isinstance(value, (list, dict)):
         return len(value) > 0
     return value is True or (is_number(value) and value > 1 and value % 1 == 0)
 
 
 def may_change_bytes(key: str, value: Any) -> bool:
-    """Return whether an unknown key may change the number of bytes.
+    """Return whether an unknown config key may change the size of the weights or of the KV cache.
 
-    Its value has to look like a size; 1 is enough if the key may be a number of KV heads.
+    It may if its value looks like a size. If the key's name suggests a number of KV heads, the value may also
+    be 1.
     """
     return looks_like_size(value) or (value == 1 and re.search("(^|[^q])kv|key_value", key) is not None)
 
 
 def format_billions(numbers: int) -> str:
-    """Format a number in billions, rounded to one decimal: "3.3", "671"."""
+    """Format a number of parameters in billions, rounded to one decimal, such as "3.3" or "671"."""
     return f"{floor(numbers / 1e8 + 0.5) / 10:g}"
 
 
 def as_json(value: Any) -> str:
-    """Format a value as JSON, cut off after 40 characters."""
+    """Format a config value as JSON, cut off after 40 characters."""
     value = int(value) if isinstance(value, float) and value.is_integer() else value
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
 def format_text(group: str, name: str, **values: str | int) -> str:
-    """Return a sentence of families.json, with `values` filled in.
+    """Return a sentence from families.json, with `values` filled in.
 
     Args:
-        group: a key of families.json, such as "notes".
-        name: the name of the sentence in that group.
+        group: the group of sentences, such as "notes" or "refusals".
+        name: the name of the sentence in the group.
+        values: the values to fill in, by the names of the sentence's placeholders.
     """
     texts = {key: f"{value:,}" if is_whole(value) else value for key, value in values.items()}
     return str(FAMILIES_JSON[group][name]).format_map(texts)
 
 
 def config_error(name: str, **values: str | int) -> ValueError:
-    """Return a ValueError with the text `name` of "refusals" in families.json, with `values` filled in."""
+    """Return a ValueError whose message is the sentence `name` in the group "refusals" of families.json.
+
+    `values` are filled in, as in `format_text`.
+    """
     return ValueError(format_text("refusals", name, **values))

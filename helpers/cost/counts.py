@@ -1,4 +1,4 @@
-"""The cost of a reply, from formulas: tokens processed, query-key pairs and KV entries."""
+"""Formulas for the cost of a reply: tokens processed, query-key pairs and KV entries."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ class ReplyCounts:
     """The cost of a reply, summed over all of its passes.
 
     Attributes:
-        tokens_processed: tokens that went through the model; a token that goes through twice counts twice.
-        pairs: (query, key) pairs that the causal mask allows, for one head of one layer.
-        entries_kept: KV entries that one layer has in its cache at the end.
+        tokens_processed: number of tokens that the model processed. A token that is processed in two passes
+            counts twice.
+        pairs: number of (query, key) pairs that the causal mask allows, in one head of one layer.
+        entries_kept: number of KV entries in one layer's cache after the last pass.
     """
 
     tokens_processed: int
@@ -24,15 +25,16 @@ class ReplyCounts:
 
 
 def reply_counts(prompt_tokens: int, reply_tokens: int, cached: bool = True) -> ReplyCounts:
-    """Return the cost of a reply, whose passes are a prefill and `reply_tokens` - 1 decode steps.
+    """Return the cost of a reply that takes a prefill and `reply_tokens` - 1 decode steps.
 
-    With the cache, which drops no entries, every token except the last of the reply is processed once.
-    Without it, pass k processes `prompt_tokens` + k tokens, for k from 0 to `reply_tokens` - 1. The numbers
-    of their pairs are triangular numbers, and the sum of these is a difference of two tetrahedral numbers.
+    With a cache that drops no entries, each token is processed once, except the reply's last token, which is
+    never processed. Without a cache, pass k processes `prompt_tokens` + k tokens, for k from 0 to
+    `reply_tokens` - 1. The number of query-key pairs in each of these passes is a triangular number, and the
+    sum over all passes is a difference of two tetrahedral numbers.
     """
     check_whole("prompt_tokens", prompt_tokens)
     check_whole("reply_tokens", reply_tokens)
-    n_processed = prompt_tokens + reply_tokens - 1  # different tokens, by the end of the reply
+    n_processed = prompt_tokens + reply_tokens - 1  # number of different tokens, over all passes
     if cached:
         return ReplyCounts(
             n_processed, comb(n_processed + 1, 2), n_processed

@@ -1,8 +1,8 @@
-"""Facts that go out of date: cards, prices, options of engines and providers, and others' measurements.
+"""Facts that go out of date: cards, prices, options of engines and providers, and published measurements.
 
-They are stored only in `dated.json`. An entry has a `value`, its `unit`, the `source` to check it against,
-and the day or month when it was last `checked`. `pages` lists the notebooks that state the fact in their
-text.
+These facts are stored only in `dated.json`. Each entry has a `value` and its `unit`, the `source` to check
+the value against, and the day or month in which it was last `checked`. `pages` lists the notebooks that state
+the fact in their prose.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class DatedFact:
-    """An entry of dated.json. See the module's docstring for its fields."""
+    """An entry of dated.json. Its fields are described in the module's docstring."""
 
     value: Any
     unit: str | dict[str, str] | None
@@ -26,13 +26,13 @@ class DatedFact:
 
     @property
     def checked_date(self) -> str:
-        """The date of the last check, written out: "November 2026" or "28 November 2026"."""
+        """The date of the last check, with the month's name: "November 2026" or "28 November 2026"."""
         year, month, *days = map(int, self.checked.split("-"))
         return " ".join([*map(str, days), f"{date(year, month, 1):%B %Y}"])
 
 
 def read_dated_facts() -> dict[str, dict[str, DatedFact]]:
-    """Return all entries of dated.json, as {group: {name: entry}}."""
+    """Return all entries of dated.json as {group: {name: entry}}, such as cards by name."""
     groups = json.loads(Path(__file__).with_name("dated.json").read_text(encoding="utf-8"))
     return {
         group: {

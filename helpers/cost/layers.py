@@ -1,6 +1,7 @@
-"""What each type of layer caches for a sequence, the size of the cache in bytes, and how many users fit.
+"""What each type of layer caches per sequence, the size of this cache, and the number of users that fit.
 
-FORMATS has the possible sizes of a number. The scales that 8-bit and 4-bit formats add are not counted.
+BYTES_PER_NUMBER lists the possible sizes of one value. The scales that 8-bit and 4-bit formats store in
+addition are not counted.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ if TYPE_CHECKING:
     from helpers.model.config import ModelConfig
 
 GIB = 2**30
-BYTES_PER_NUMBER = (4, 2, 1, 0.5)  # bytes per number: float32, 16 bits, 8 bits, 4 bits
+BYTES_PER_NUMBER = (4, 2, 1, 0.5)  # bytes per value: float32, 16 bits, 8 bits, 4 bits
 
 
 @dataclass(frozen=True)
 class LayerType:
-    """What a layer caches for one sequence.
+    """The base class of layer types, which describe what a layer caches for one sequence.
 
     Raises:
-        ValueError: a size is not a whole number of at least 1.
+        ValueError: a field is not a whole number of at least 1.
     """
 
     def __post_init__(self) -> None:
@@ -34,21 +35,31 @@ class LayerType:
 
     @property
     def entry_size(self) -> int:
-        """How many numbers one KV entry has. Each token has an entry; a state is one entry per sequence."""
+        """The number of values in one cache entry.
+
+        An entry is a token's keys and values in this layer, its latent, or the state of a whole sequence.
+        """
         raise NotImplementedError
 
     def n_entries(self, tokens: int) -> int:
-        """Return how many entries the layer stores for a sequence of `tokens` tokens."""
+        """Return the number of entries that the layer stores for a sequence of `tokens` tokens."""
         return tokens
 
     def n_copies(self, cards: int) -> float:
-        """Return how many copies of an entry are stored in total when `cards` cards share each layer."""
+        """Return the number of copies of an entry that `cards` cards with tensor parallelism store in total.
+
+        It is 1 if each entry is divided among the cards. It need not be a whole number, because some KV heads
+        may be stored on more cards than others.
+        """
         return 1
 
 
 @dataclass(frozen=True)
 class Full(LayerType):
-    """Stores a key and a value per KV head for every token. MHA, GQA and MQA differ only in `n_kv_heads`."""
+    """A layer that caches one key and one value per KV head for every token.
+
+    MHA, GQA and MQA differ only in `n_kv_heads`.
+    """
 
     n_kv_heads: int
     k_dim: int
@@ -64,7 +75,7 @@ class Full(LayerType):
 
 @dataclass(frozen=True)
 class Window(Full):
-    """Stores a key and a value per KV head, but only for the newest `window` tokens."""
+    """A layer that caches one key and one value per KV head, but only for the newest `window` tokens."""
 
     window: int
 
@@ -74,9 +85,9 @@ class Window(Full):
 
 @dataclass(frozen=True)
 class Latent(LayerType):
-    """Stores one vector per token, from which all heads compute K and V (MLA).
+    """A layer that caches one vector per token, from which all heads compute K and V (MLA).
 
-    The vector has `rank` numbers, and `rope_dim` more to which the rotation is applied.
+    The vector has `rank` channels without position information, and `rope_dim` channels that RoPE rotates.
 
     Source: DeepSeek-AI 2024, arXiv:2405.04434.
     """
@@ -94,7 +105,10 @@ class Latent(LayerType):
 
 @dataclass(frozen=True)
 class State(LayerType):
-    """Stores one state of `numbers` numbers, which each token updates (recurrent and linear attention)."""
+    """A layer that keeps one state per sequence, which every token updates (recurrent or linear attention).
+
+    `numbers` is the number of values in the state.
+    """
 
     numbers: int
 
@@ -109,13 +123,14 @@ class State(LayerType):
 def cache_nbytes(
     layers: Sequence[LayerType], tokens: int, bytes_per_number: float = 2, cards: int = 1
 ) -> int:
-    """Return the size, in bytes, of the KV cache of one sequence of `tokens` tokens.
+    """Return the size in bytes of the KV cache for one sequence of `tokens` tokens.
 
     Args:
         layers: the type of each layer.
-        bytes_per_number: one of FORMATS.
-        cards: how many cards share each layer (tensor parallelism). The result is their total, including
-            copies.
+        tokens: number of tokens in the sequence.
+        bytes_per_number: bytes per value, one of BYTES_PER_NUMBER.
+        cards: number of cards that share each layer (tensor parallelism). The result is the total over all
+            cards, including copies.
     """
     check_whole("tokens", tokens, minimum=0)
     check_whole("cards", cards)
@@ -124,10 +139,10 @@ def cache_nbytes(
 
 
 def nbytes_of(numbers: float, bytes_per_number: float = 2) -> int:
-    """Return the size of `numbers` numbers in bytes.
+    """Return the size in bytes of `numbers` stored values.
 
     Raises:
-        ValueError: `bytes_per_number` is not in FORMATS.
+        ValueError: `bytes_per_number` is not in BYTES_PER_NUMBER.
     """
     if bytes_per_number not in BYTES_PER_NUMBER:
         expected = ", ".join(map(str, BYTES_PER_NUMBER))
@@ -136,12 +151,15 @@ def nbytes_of(numbers: float, bytes_per_number: float = 2) -> int:
 
 
 def users_that_fit(memory_nbytes: float, weights_nbytes: float, user_nbytes: float) -> int:
-    """Return how many users' KV entries fit in memory next to the weights; 0 if not even the weights fit."""
+    """Return the number of users whose KV entries fit in memory together with the weights.
+
+    It is 0 if the weights alone do not fit.
+    """
     return max(0, math.floor((memory_nbytes - weights_nbytes) / user_nbytes))
 
 
 def layer_types_of(model: ModelConfig | PublishedModel) -> Sequence[LayerType]:
-    """Return the layer types of a `PublishedModel` or a `ModelConfig`."""
+    """Return the type of each layer of a model, described by a `PublishedModel` or a `ModelConfig`."""
     if hasattr(model, "layers"):
         return model.layers
     if hasattr(model, "rank"):

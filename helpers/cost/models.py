@@ -1,11 +1,13 @@
-"""Sizes of published models, and the cards in dated.json.
+"""Dimensions and parameter counts of published models, and the data sheets of the cards in dated.json.
 
-The sizes are from the config.json that the owner of each model publishes on the Hugging Face Hub, in the
-repository `source`; the numbers of parameters are computed from those sizes. The active parameters of a
-mixture of experts are those used for one token, without the embedding, as the owners count them
-(arXiv:2508.10925 for gpt-oss, arXiv:2412.19437 for DeepSeek-V3). The sizes of the two models of 2026 are from
-copies: Qwen3.5-27B from THUDM/slime, scripts/models/qwen3.5-27B.sh, with the defaults of `Qwen3_5TextConfig`
-in transformers 5; MiniMax-M2.7 from the config.json of amd/MiniMax-M2.7-BF16.
+Each model's dimensions are from the config.json that its owner publishes on the Hugging Face Hub, in the
+repository `source`. The parameter counts are computed from these dimensions. The active parameters of a
+mixture of experts are those used for one token, without the embedding. The owners count them in the same way
+(arXiv:2508.10925 for gpt-oss, arXiv:2412.19437 for DeepSeek-V3).
+
+The dimensions of the two models from 2026 are from other repositories. Those of Qwen3.5-27B are from
+THUDM/slime, scripts/models/qwen3.5-27B.sh, and from the defaults of `Qwen3_5TextConfig` in transformers 5.
+Those of MiniMax-M2.7 are from the config.json in amd/MiniMax-M2.7-BF16.
 """
 
 from __future__ import annotations
@@ -18,29 +20,30 @@ from helpers.cost.layers import GIB, Full, Latent, LayerType, State, Window, cac
 
 
 class Experts(NamedTuple):
-    """The experts of a layer in a mixture of experts."""
+    """The number of experts in a layer of a mixture-of-experts model, and the number that each token uses."""
 
     n_experts: int
-    n_chosen: int  # how many a token chooses
+    n_chosen: int  # number of experts that each token uses
 
 
 @dataclass(frozen=True)
 class PublishedModel:
-    """The sizes of a published model.
+    """The dimensions, layer types and parameter counts of a published model.
 
     Attributes:
-        source: owner/name on the Hugging Face Hub.
+        name: name of the model.
+        source: repository on the Hugging Face Hub, as owner/name; empty for a model read from a config.json.
         n_layers, n_heads, n_kv_heads, head_dim: as in `ModelConfig`.
-        hidden_size, intermediate_size, vocab_size, max_seq_len: as in `ModelConfig`; in a mixture of experts,
-            intermediate_size is that of one expert.
-        tied: whether the LM head uses the embedding's matrix.
-        parameters: the number of weights; None if only the size of the KV cache can be counted.
-        n_active: in a mixture of experts, the number of weights used for one token; None if all are used.
+        hidden_size, intermediate_size, vocab_size, max_seq_len: as in `ModelConfig`. In a mixture of experts,
+            `intermediate_size` is that of one expert.
+        tied: whether the LM head uses the embedding matrix.
+        parameters: number of parameters; None if only the size of the KV cache can be computed.
+        n_active: number of parameters used per token in a mixture of experts; None if all of them are used.
         qkv_bias: whether the projections to Q, K and V have biases.
-        layers: the type of each layer that caches entries of its own; by default all have full attention. For
-            a layer with a state, what its convolution stores is not counted.
-        experts: in a mixture of experts, those of a layer; None in a dense model.
-        notes: for a model read from a config.json, sentences on how its sizes were counted.
+        layers: the type of each layer that caches its own KV entries or state. By default, all layers have
+            full attention. For layers with a state, the additional state of their convolution is not counted.
+        experts: the experts in each layer that has experts; None in a dense model.
+        notes: for a model read from a config.json, sentences on how its sizes were computed.
     """
 
     name: str
@@ -67,17 +70,17 @@ class PublishedModel:
 
     @property
     def n_parameters(self) -> int:
-        """The number of weights. Raises ValueError, with the reason, if it is not known."""
+        """The number of parameters. If it is unknown, reading it raises ValueError with the reason."""
         if self.parameters is None:
             raise ValueError(f"{self.name}: {self.notes[0]}")
         return self.parameters
 
     def cache_nbytes_per_token(self, bytes_per_number: float = 2) -> int:
-        """Return the size of one token's KV entries in bytes.
+        """Return the number of bytes that the KV cache needs per token, over all layers.
 
         Raises:
-            ValueError: a layer has a window or a state, so its size is not proportional to the number of
-                tokens.
+            ValueError: a layer has a window or a state, so that the size of the KV cache is not proportional
+                to the number of tokens.
         """
         if types := {type(layer) for layer in self.layers} & {Window, State}:
             what = "window" if Window in types else "state"
@@ -133,15 +136,17 @@ MODELS = {model.name: model for model in _TABLE}
 
 @dataclass(frozen=True)
 class Card:
-    """The data sheet of an accelerator.
+    """The memory, compute and bandwidth of an accelerator, from its data sheet.
 
     Attributes:
-        memory_nbytes: the GB on the data sheet, taken as GiB. The driver of an "80 GB" A100 reports exactly
-            that, 81,920 MiB; the driver of an H100 reports a little less, 81,559 MiB.
-        flops_per_second: operations per second on 2-byte numbers, without sparsity.
+        name: name of the accelerator.
+        memory_nbytes: memory in bytes, with each GB on the data sheet taken as one GiB. This is exact for an
+            "80 GB" A100, whose driver reports 81,920 MiB. The driver of an H100 reports a little less, 81,559
+            MiB.
+        flops_per_second: peak number of operations per second in 16-bit formats, without sparsity.
         bytes_per_second: memory bandwidth.
-        source: the address of the data sheet.
-        checked: the day or month when the data sheet was last checked, such as "2026-11".
+        source: URL of the data sheet.
+        checked: the day or month in which the data sheet was last checked, such as "2026-11".
     """
 
     name: str
@@ -153,7 +158,7 @@ class Card:
 
 
 def card_from_entry(name: str, entry: DatedFact) -> Card:
-    """Return an entry of dated.json as a `Card`. The entry is in GB, TFLOP/s and GB/s."""
+    """Convert an entry of dated.json, in GB, TFLOP/s and GB/s, to a `Card`."""
     sheet = entry.value
     memory, flops, bandwidth = sheet["memory"] * GIB, sheet["operations"] * 1e12, sheet["bandwidth"] * 1e9
     return Card(name, memory, flops, bandwidth, entry.source, entry.checked)

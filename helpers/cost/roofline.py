@@ -18,9 +18,12 @@ class Roofline:
     bytes_per_second: float
 
 
-Hardware = Roofline | Card  # of a machine, measured or published
+Hardware = Roofline | Card  # a machine's roofline, measured or from a data sheet
 
 
 def ridge_point(machine: Hardware) -> float:
-    """Return the arithmetic intensity, in operations per byte, above which compute limits the speed."""
+    """Return the arithmetic intensity above which compute, not bandwidth, limits a machine's speed.
+
+    It is in operations per byte.
+    """
     return machine.flops_per_second / machine.bytes_per_second

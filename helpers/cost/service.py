@@ -1,7 +1,7 @@
-"""The load and memory use of one plausible service, the example of notebooks 11, 12 and 16 to 20.
+"""The load and memory use of one plausible service, the example in notebooks 11, 12 and 16 to 20.
 
-Its settings are made up, not measured. Everything that follows from them is computed here, so that all
-notebooks agree.
+The settings of the service are made up, not measured. Everything that follows from them is computed here, so
+that all notebooks agree.
 """
 
 from __future__ import annotations
@@ -21,23 +21,28 @@ class Service:
     """A service that runs chats with an agent on one card. The reader may change every setting.
 
     Args:
-        model: any argument of `model_of`, such as a name in MODELS. Stored as a `PublishedModel`.
-        card: a name in CARDS. Stored as a `Card`.
-        weight_bits, kv_bits: bits per number of the weights and of the KV cache.
-        memory_gib: GiB of the card's memory that an engine leaves for weights and KV cache; notebook 11 shows
-            a log.
-        tool_tokens, system_tokens: tokens of the tool descriptions and of the system prompt, with which every
-            chat begins.
-        turns: number of turns in a chat.
-        message_tokens, reply_tokens: tokens that each turn adds: first the question and the results of tools,
-            then the reply.
-        pause_seconds: seconds from a reply to the next message, or to the end of the chat.
-        chats_per_second: chats that begin per second, on average.
-        ttft_slo, itl_slo: limits, in seconds, on the time to first token and on the time between two tokens;
-            99 of 100 must be within them.
+        model: any argument of `model_of`, such as the name of a model in MODELS. It is stored as a
+            `PublishedModel`.
+        card: the name of a card in CARDS. It is stored as a `Card`.
+        weight_bits: bits per weight.
+        kv_bits: bits per value in the KV cache.
+        memory_gib: memory, in GiB, that an engine leaves for weights and KV cache. Notebook 11 shows an
+            engine's log that reports it.
+        tool_tokens: number of tokens in the tool descriptions. Every chat begins with these and the system
+            prompt.
+        system_tokens: number of tokens in the system prompt.
+        turns: number of turns per chat.
+        message_tokens: number of tokens in each turn's message, which contains the question and the results
+            of tools.
+        reply_tokens: number of tokens in each turn's reply.
+        pause_seconds: seconds from the end of a reply to the next message, or to the end of the chat.
+        chats_per_second: mean number of chats that begin per second.
+        ttft_slo: limit on the time to first token, in seconds, for 99% of requests.
+        itl_slo: limit on the time between two consecutive tokens, in seconds, for 99% of these times.
 
     Raises:
-        ValueError: a number is out of range, the card is unknown, or `model_of` raises it.
+        ValueError: a setting is out of range, the card is unknown, or the model is not accepted by
+            `model_of`.
     """
 
     model: Any = "Llama-3.1-8B"
@@ -69,68 +74,81 @@ class Service:
 
     @property
     def shared_tokens(self) -> int:
-        """Number of tokens in the prefix that all chats share."""
+        """The number of tokens in the prefix that all chats share."""
         return self.tool_tokens + self.system_tokens
 
     @property
     def requests_per_second(self) -> float:
-        """Number of turns that begin per second, on average."""
+        """The mean number of turns that begin per second. Each turn is one request."""
         return self.turns * self.chats_per_second
 
     @property
     def demand_tokens_per_second(self) -> float:
-        """Number of reply tokens that users request per second."""
+        """The mean number of reply tokens that users request per second."""
         return self.requests_per_second * self.reply_tokens
 
     @property
     def mean_context(self) -> int:
-        """Average number of cached tokens of a chat during a decode step, including the shared prefix."""
+        """The mean number of cached tokens per chat during a decode step, including the shared prefix."""
         earlier_turns = (self.turns - 1) / 2 * (self.message_tokens + self.reply_tokens)
         return round(self.shared_tokens + earlier_turns + self.message_tokens + self.reply_tokens / 2)
 
     @property
     def weights_nbytes(self) -> int:
-        """Size of the weights, in bytes."""
+        """The size of the model's weights, in bytes."""
         return nbytes_of(self.model.n_parameters, self.weight_bits / 8)
 
     @property
     def shared_nbytes(self) -> int:
-        """Size of the KV entries that all chats share, in bytes."""
+        """The size, in bytes, of the KV entries for the prefix that all chats share."""
         return self.kv_nbytes(self.shared_tokens)
 
     @property
     def idle_nbytes(self) -> float:
-        """Size of the KV entries that an idle chat does not share, in bytes, averaged over its turns."""
+        """The size, in bytes, of the KV entries that an idle chat has in addition to the shared prefix.
+
+        This is the mean over the pauses after each turn.
+        """
         lengths = [turns * (self.message_tokens + self.reply_tokens) for turns in range(1, self.turns + 1)]
         return sum(map(self.kv_nbytes, lengths)) / self.turns
 
     @property
     def idle_chats(self) -> float:
-        """Average number of chats in a pause: pauses begun per second × length of a pause (Little's law)."""
+        """The mean number of chats that are in a pause.
+
+        By Little's law, it is the number of pauses that begin per second times the duration of a pause.
+        """
         return self.requests_per_second * self.pause_seconds
 
     def mean_replying(self, step_seconds: float) -> float:
-        """Return the average number of replies being decoded (Little's law).
+        """Return the mean number of replies that are being decoded at the same time.
+
+        By Little's law, it is the number of reply tokens requested per second times the time per token.
 
         Args:
-            step_seconds: duration of a decode step.
+            step_seconds: duration of a decode step, in seconds.
         """
         return self.demand_tokens_per_second * step_seconds
 
     def idle_chats_that_fit(self, n_replying: int) -> int:
-        """Return how many idle chats fit in memory next to the weights and `n_replying` replies."""
+        """Return the number of idle chats whose KV entries fit in the memory that is left.
+
+        The memory also holds the weights, the shared prefix and the KV entries of `n_replying` chats that are
+        being decoded.
+        """
         own = self.kv_nbytes(self.mean_context - self.shared_tokens)
         free = self.memory_gib * GIB - self.weights_nbytes - self.shared_nbytes - n_replying * own
         return max(0, int(free // self.idle_nbytes))
 
     def decode_step(self, n_replying: int, **options: Any) -> StepSeconds:
-        """Return the time of a decode step of `n_replying` replies, each of which reads the shared entries.
+        """Return the terms of the duration of a decode step for `n_replying` replies.
 
-        `options` are those of `step_time`.
+        The KV entries of the shared prefix are read once per reply. `options` are keyword arguments of
+        `step_time`.
         """
         bits = {"weight_bits": self.weight_bits, "kv_bits": self.kv_bits}
         return step_time(self.model, self.card, self.mean_context, n_replying, **bits | options)
 
     def kv_nbytes(self, tokens: int) -> int:
-        """Return the size of the KV entries of `tokens` tokens, in bytes."""
+        """Return the size of the KV entries for `tokens` tokens, in bytes."""
         return cache_nbytes(self.model.layers, tokens, self.kv_bits / 8)

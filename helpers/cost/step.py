@@ -1,4 +1,4 @@
-"""One equation for the time of a step: a decode step, a verification of drafted tokens, or a prefill."""
+"""An equation for the duration of a step, which may be decode, verification of drafted tokens, or prefill."""
 
 from __future__ import annotations
 
@@ -18,19 +18,23 @@ from helpers.validate import check_whole, is_number
 if TYPE_CHECKING:
     from helpers.model.config import ModelConfig
 
-CachedAndNew = tuple[int, int]  # the numbers of a request's cached and new tokens
+CachedAndNew = tuple[int, int]  # of one request: (number of cached tokens, number of new tokens)
 
 
 @dataclass(frozen=True)
 class StepSeconds:
-    """The time of a step on a card, in seconds, split into terms.
+    """The terms of a step's duration on a card, in seconds.
 
     Attributes:
-        kv_cache, weights: to read the KV entries, and to read the weights, at the card's bandwidth.
-        attention, products: to compute attention (scores and contexts), and the products with the weights.
-        launch, collectives: launch overhead, and sums over several cards; these are added to the other terms.
+        kv_cache: time to read and write KV entries.
+        weights: time to read the weights.
+        attention: time to compute scores and contexts.
+        products: time to multiply hidden states by weight matrices.
+        launch: launch overhead, which is added to the other terms.
+        collectives: time to sum results over several cards, which is added to the other terms.
         overlap: whether KV entries are read while matrices are multiplied.
-        requests, tokens: number of requests in the step, and of new tokens in all of them together.
+        requests: number of requests in the step.
+        tokens: number of new tokens in the step, over all requests.
     """
 
     kv_cache: float
@@ -54,7 +58,7 @@ class StepSeconds:
 
     @property
     def throughput(self) -> float:
-        """New tokens per second, for all users together."""
+        """The number of new tokens per second, over all requests."""
         return self.tokens / self.total
 
 
@@ -75,27 +79,32 @@ def step_time(
     cards: int = 1,
     collective: float = 0.0,
 ) -> StepSeconds:
-    """Return max(kv_cache, attention) + max(weights, products) + launch + collectives, in seconds.
+    """Return the terms of a step's duration, in seconds.
 
-    Not counted: the embedding, activations, the scales of low-precision formats, and the faster arithmetic
-    that such formats allow. Tokens are assumed to choose experts at random.
+    The duration is max(kv_cache, attention) + max(weights, products) + launch + collectives. Tokens are
+    assumed to choose experts at random. Not included are the embedding lookup, activations, the scales of
+    low-precision formats, and the faster arithmetic that such formats allow.
 
     Args:
-        tokens: number of cached tokens of each user; or a pair (cached, new) for each of several requests.
-        users: how many users send each request.
-        new_tokens: new tokens of each request, if `tokens` is a number: 1 in a decode step, k + 1 in a
-            verification of k drafted tokens, those of the prompt in a prefill.
-        logits: how many new tokens of each request go through the LM head; None for all, as in a
-            verification.
-        weight_bits, kv_bits: bits per number of the weights and of the KV cache.
-        overlap: whether KV entries are read while matrices are multiplied. If so, the first two terms are
-            replaced by max(kv_cache + weights, attention + products).
-        bandwidth_reached, compute_reached: fractions of the card's peak; 1 gives a lower bound of the time.
+        model: the model that runs.
+        card: the card that runs the model, or the roofline of another machine.
+        tokens: number of cached tokens per user, if each user sends one request; or, for several requests,
+            one pair per request: (number of cached tokens, number of new tokens).
+        users: number of users, each of whom sends all of these requests.
+        new_tokens: number of new tokens per request, used only if `tokens` is a single number: 1 in a decode
+            step, k + 1 in a verification of k drafted tokens, the length of the prompt in a prefill.
+        logits: number of new tokens per request for which the LM head computes logits; None for all of them,
+            as in a verification.
+        weight_bits, kv_bits: bits per weight, and bits per value in the KV cache.
+        overlap: whether KV entries are read while matrices are multiplied. If so, the first two terms of the
+            sum are replaced by max(kv_cache + weights, attention + products).
+        bandwidth_reached, compute_reached: fractions of the card's peak bandwidth and peak compute. With 1
+            for both, the result is a lower bound on the duration.
         launch: launch overhead of the whole step, in seconds.
-        cards: how many cards share each layer (tensor parallelism). Weights, operations and KV heads are
-            divided among them. If there are more cards than KV heads, some cards store copies of a head;
-            every card reads the whole latent (MLA).
-        collective: seconds of one sum over the cards; each layer has two.
+        cards: number of cards that share each layer (tensor parallelism). Weights, operations and KV heads
+            are divided among the cards. If there are more cards than KV heads, several cards store the same
+            KV head. With MLA, every card reads the whole latent.
+        collective: duration of one sum over the cards, in seconds. Each layer has two such sums.
 
     Raises:
         ValueError: an argument is out of range, or there are no requests.
@@ -116,12 +125,12 @@ def step_time(
 
 
 class StepWork(NamedTuple):
-    """The work of a step, in total over all cards."""
+    """The values moved and the operations computed in a step, in total over all cards."""
 
-    kv_numbers: float  # how many numbers of the KV cache are moved
-    weight_numbers: float  # how many weights are read
+    kv_numbers: float  # number of values read from or written to the KV cache
+    weight_numbers: float  # number of weights read
     attention_operations: float
-    product_operations: float  # of the products with the weights
+    product_operations: float  # number of operations to multiply by weight matrices
 
 
 def step_work(
@@ -131,7 +140,11 @@ def step_work(
     logits: int | None,
     cards: int = 1,
 ) -> StepWork:
-    """Return the work of a step; arguments as in `step_time`."""
+    """Return the work of a step.
+
+    `requests` has one pair per request: (number of cached tokens, number of new tokens). The other arguments
+    are as in `step_time`.
+    """
     work_of_request, attention, new = kv_and_attention_work(model, cards), 0, 0
     kv_numbers = 0.0
     for cached_and_new in requests:
@@ -150,12 +163,12 @@ def step_work(
 def kv_and_attention_work(
     model: ModelConfig | PublishedModel, cards: int
 ) -> Callable[[int, int], tuple[float, int]]:
-    """Return a function that computes the work of attention from a request's cached and new tokens.
+    """Return a function that computes the work of attention for one request.
 
-    The function takes the numbers of cached and of new tokens. It returns how many numbers of the KV cache
-    are moved, and how many operations attention takes. The results depend only on the model and the number of
-    cards, and are memoized. The function raises ValueError unless both arguments are whole numbers, cached at
-    least 0 and new at least 1.
+    The function takes the number of cached tokens and the number of new tokens. It returns the number of
+    values read from or written to the KV cache, and the number of operations that attention takes. Results
+    are memoized. The function raises ValueError unless the number of cached tokens is a whole number of at
+    least 0 and the number of new tokens is a whole number of at least 1.
     """
     layers = Counter(layer_types_of(model)).items()
 
@@ -177,10 +190,12 @@ def kv_and_attention_work(
 
 
 def operations_per_pair(layer: LayerType, n_heads: int) -> int:
-    """Return a layer's operations for one query-key pair, in all heads; for a state, those for one token.
+    """Return the number of operations per query-key pair, over all heads of a layer.
 
-    The score and the context each take two operations per number. A latent is not expanded into keys and
-    values, as in decode. A state is updated and read.
+    The score takes two operations per channel of the key, and the context two per channel of the value. In
+    MLA, all query heads attend to the latent itself, as in decode: it is not expanded into keys and values.
+    For a layer with a state, the result is the number of operations per token, which updates and reads the
+    state.
     """
     if isinstance(layer, State):
         return 4 * layer.numbers
@@ -191,9 +206,10 @@ def operations_per_pair(layer: LayerType, n_heads: int) -> int:
 
 
 def attention_pairs(layer: LayerType, cached: int, new: int) -> int:
-    """Return the number of (query, key) pairs of a pass, for one head of a layer.
+    """Return the number of (query, key) pairs in a pass, for one head of a layer.
 
-    The queries are those of `new` tokens after `cached` cached ones. A state counts one pair per new token.
+    The pass runs `new` tokens that follow `cached` cached tokens. For a layer with a state, the result is
+    `new`, one pair per new token.
     """
     limit = layer.n_entries(cached + new)
     growing = max(0, min(new, limit - cached))  # queries that see one key more than the query before
@@ -201,19 +217,19 @@ def attention_pairs(layer: LayerType, cached: int, new: int) -> int:
 
 
 def active_parameters(model: ModelConfig | PublishedModel) -> int:
-    """Return the number of weights used for one token.
+    """Return the number of weights that are read for one token.
 
-    An untied embedding is not counted, because it is only looked up.
+    An embedding that the LM head does not share is not counted, because only one of its rows is looked up.
     """
     embedding = model.vocab_size * model.hidden_size
     return getattr(model, "n_active", None) or model.n_parameters - (not model.tied) * embedding
 
 
 def extra_expert_parameters(model: ModelConfig | PublishedModel, tokens: int) -> float:
-    """Return the expected number of weights in the experts that only later tokens of a pass use.
+    """Return the expected number of weights that a pass reads in addition to those for its first token.
 
-    The experts that the first token uses are not counted. Each token is assumed to choose its experts at
-    random.
+    These are the weights of experts that later tokens choose and the first token does not. Each token is
+    assumed to choose its experts at random. The result is 0 for a dense model.
     """
     if not isinstance(model, PublishedModel) or model.experts is None or model.n_active is None:
         return 0
@@ -224,7 +240,11 @@ def extra_expert_parameters(model: ModelConfig | PublishedModel, tokens: int) ->
 
 
 def check_requests(requests: Sequence[CachedAndNew]) -> None:
-    """Raise ValueError if there are no requests. Their numbers are checked where the work is counted."""
+    """Raise ValueError if there are no requests.
+
+    The number of tokens in each request is checked later, by the function that `kv_and_attention_work`
+    returns.
+    """
     if not requests:
         raise ValueError("tokens is empty; expected a pair (cached, new) for each request of the step")
 
@@ -236,7 +256,7 @@ def check_counts(**counts: int) -> None:
 
 
 def check_between(above: float, limit: float, **numbers: float) -> None:
-    """Raise ValueError unless each of `numbers` is finite, greater than `above` and at most `limit`."""
+    """Raise ValueError unless each value in `numbers` is finite, greater than `above` and at most `limit`."""
     for name, x in numbers.items():
         if not is_number(x) or not above < x <= limit:
             raise ValueError(
