@@ -1,1 +1,1 @@
-"""Sheets to draw on, in the palette that all views share, for figures and for pictures of views."""
+"""What figures and views share: a sheet to draw on, one palette, text measurement, and cell outputs."""

@@ -1,4 +1,7 @@
-"""The sheet on which all figures are drawn: CSS pixels from the top left, one palette and one font."""
+"""The sheet on which all figures are drawn, in one palette and one font.
+
+Coordinates are in CSS pixels from the top left corner.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,8 @@ from helpers.drawing.words import FONT, SMALL, TEXT, drawable, shorten, text_wid
 # Colours are named after their meaning: "query", "key fill", "soft".
 get_named_colors_mapping().update({name: light for name, (light, _) in PALETTE.items()})
 
-WIDTH = 460  # CSS px, of every figure; at 360, as on a phone, the smallest letters are 11 px high
-HIDDEN = 'hidden="hidden" style="display:none"'  # pages that strip SVG keep its text and an attribute
+WIDTH = 460  # CSS px of every figure; on a phone 360 px wide, the smallest letters are 11 px high
+HIDDEN = 'hidden="hidden" style="display:none"'  # pages that strip SVG tags keep their text and `hidden`
 SHARPNESS = 2  # pixels of the PNG per CSS pixel
 EDGE = 10  # CSS px of margin around a figure in its PNG
 
@@ -58,11 +61,11 @@ SETTINGS: Any = {k: v for k, v in mpl.rcParamsDefault.items() if k.startswith(_G
 
 
 def draw_figure(draw: Callable[[Sheet], None], antialiased: bool = True) -> Figure:
-    """Create a sheet, let `draw` draw on it, and return it as a figure.
+    """Draw on a new sheet and return the sheet's matplotlib figure.
 
     Args:
-        draw: a function that draws on the sheet it gets.
-        antialiased: whether edges are smoothed. Without smoothing, the PNG is smaller.
+        draw: a function that gets the sheet and draws on it.
+        antialiased: whether edges are smoothed. Without smoothing, the PNG file is smaller.
     """
     edges = {f"{name}.antialiased": antialiased for name in ("text", "patch", "lines")}
     with mpl.rc_context(SETTINGS | edges):
@@ -73,10 +76,10 @@ def draw_figure(draw: Callable[[Sheet], None], antialiased: bool = True) -> Figu
 
 
 def figure_png(figure: Figure) -> bytes:
-    """Return a figure as a PNG in the form of a card with round corners, for light and dark pages.
+    """Return a figure as a PNG: a card with round corners, which suits light and dark pages.
 
-    The card is `EDGE` CSS pixels larger than the figure on each side. It has a palette, to keep the file
-    small.
+    The card has a margin of `EDGE` CSS pixels around the figure. Its colours are stored in a palette, so that
+    the PNG file is small.
     """
     dpi, face, packed = figure.dpi, figure.get_facecolor(), io.BytesIO()
     with mpl.rc_context(SETTINGS):
@@ -100,17 +103,17 @@ def figure_png(figure: Figure) -> bytes:
 
 
 class Picture:
-    """A figure, and its content in words. A notebook shows the figure, and the words folded.
+    """A figure and its text alternative. A notebook shows the figure, and folds the text alternative.
 
-    A cell has two outputs. The first is a PNG, for pages that strip SVG and styles: GitHub, a notebook that
+    A cell has two outputs. The first is a PNG, for places that strip SVG and styles: GitHub, a notebook that
     JupyterLab does not trust yet, and other editors. The second is HTML with the same figure as inline SVG,
-    which shrinks where there is less room. The SVG is hidden unless its style takes effect; the style shows
-    it and hides the PNG. Words in the SVG are text, so nbval compares the words and their positions with what
-    the code draws. This reveals an outdated figure, although PNGs are not compared.
+    which shrinks to the width of the page. The SVG is hidden unless its style takes effect. The style shows
+    the SVG and hides the PNG. Words in the SVG are stored as text, so nbval compares the words and their
+    positions with what the code draws. This reveals an outdated figure, although nbval does not compare PNGs.
 
     Attributes:
         figure: the `matplotlib.figure.Figure`, `WIDTH` CSS pixels wide.
-        alt: the text alternative, with the number that makes the picture's point.
+        alt: the text alternative, with the values that the figure shows.
     """
 
     def __init__(self, draw: Callable[[Sheet], None], alt: str) -> None:
@@ -121,7 +124,7 @@ class Picture:
         return figure_png(self.figure)
 
     def html(self) -> str:
-        """Return the figure as inline SVG, with the style that shows it, and the folded words."""
+        """Return HTML: the figure as inline SVG, the style that shows it, and the folded text alternative."""
         with mpl.rc_context(SETTINGS):
             svg = figure_svg(self.figure)
         fold = f"<summary>The picture in words</summary>{html.escape(self.alt)}"
@@ -139,9 +142,9 @@ class Picture:
 
 
 class Sheet:
-    """A sheet `WIDTH` CSS pixels wide and as high as its content. x increases to the right, y downwards.
+    """A sheet `WIDTH` CSS pixels wide and as high as its content requires.
 
-    Later marks cover earlier ones.
+    x increases to the right and y downwards. Later marks cover earlier ones.
     """
 
     def __init__(self) -> None:
@@ -149,10 +152,10 @@ class Sheet:
         self.figure = Figure(figsize=(WIDTH / 72, self.height / 72))
         self.axes = self.figure.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(self.height, 0))
         self.axes.set_axis_off()
-        self._drawn, self.bottom = 0, 0.0  # number of marks; lower end of the lowest
+        self._drawn, self.bottom = 0, 0.0  # number of marks; y of their lowest end
 
     def crop_height(self) -> None:
-        """Set the height of the sheet, so that it ends below its lowest mark."""
+        """Set the height of the sheet, so that the sheet ends just below its lowest mark."""
         self.height = round(self.bottom) + 8
         self.figure.set_size_inches(self.width / 72, self.height / 72)
         self.axes.set_ylim(self.height, 0)
@@ -169,7 +172,7 @@ class Sheet:
     ) -> None:  # fmt: skip
         """Write one line of text, centred vertically at y.
 
-        `at` says which part of the text is at x: left, center or right.
+        `at` says whether the "left" end, the "center" or the "right" end of the line is at x.
         """
         style: dict[str, Any] = {"ha": at, "va": "center_baseline", "weight": "bold" if bold else "normal"}
         self._add(Text(x, y, text, fontsize=size, color=colour, **style), y + size * 0.6)
@@ -177,7 +180,7 @@ class Sheet:
     def note(
         self, x: float, y: float, text: str, *, at: str = "left", colour: str = "soft", bold: bool = False
     ) -> None:
-        """Write one line of small text, by default in a soft colour. Arguments are as in `text`."""
+        """Write one line of small text, by default in the soft colour. The arguments are as in `text`."""
         self.text(x, y, text, at=at, size=SMALL, colour=colour, bold=bold)
 
     def heading(self, text: str) -> None:
@@ -188,7 +191,7 @@ class Sheet:
         self, x: float, y: float, width: float, height: float, *, fill: str = "none", edge: str = "none",
         line: float = 1.0, radius: float = 4.0, dashed: bool = False, opacity: float = 1.0,
     ) -> None:  # fmt: skip
-        """Draw a rectangle with its top left corner at (x, y). `opacity` is that of its fill, 0 to 1."""
+        """Draw a rectangle with its top left corner at (x, y). `opacity`, 0 to 1, affects only the fill."""
         radius = min(radius, width / 2, height / 2)
         style: dict[str, Any] = {"lw": line if edge != "none" else 0, "ls": (0, (3, 2.5)) if dashed else "-"}
         shape = f"round,pad=0,rounding_size={radius}" if radius else "square,pad=0"
@@ -210,12 +213,12 @@ class Sheet:
     def line(
         self, *points: tuple[float, float], colour: str = "ink", width: float = 1.2, dashes: Any = "-"
     ) -> None:
-        """Draw a line through the points (x, y). `dashes` is a line style of matplotlib."""
+        """Draw a line through the given points (x, y). `dashes` is a matplotlib line style."""
         xs, ys = zip(*points, strict=True)
         self._add(Line2D(xs, ys, color=colour, lw=width, ls=dashes), max(ys))
 
     def arrow(self, x: float, y: float, to_x: float, to_y: float, colour: str, width: float = 1.6) -> None:
-        """Draw a horizontal or vertical arrow from (x, y) to (to_x, to_y). Its head is 8 px long."""
+        """Draw a horizontal or vertical arrow from (x, y) to (to_x, to_y), with a head 8 px long."""
         dx, dy = (to_x > x) - (to_x < x), (to_y > y) - (to_y < y)
         neck = (to_x - 8 * dx, to_y - 8 * dy)
         self.line((x, y), neck, colour=colour, width=width)
@@ -223,16 +226,16 @@ class Sheet:
         self._add(Polygon([(to_x, to_y), *sides], closed=True, fc=colour, ec="none", lw=0), to_y)
 
     def chip(self, x: float, y: float, text: str, *, width: float, fill: str, edge: str) -> None:
-        """Write a word, shortened to fit, in a rounded box 26 px high with its centre at (x, y)."""
+        """Draw a rounded box, 26 px high and centred at (x, y), with a word in it, shortened to fit."""
         self.box(x - width / 2, y - 13, width, 26, fill=fill, edge=edge, radius=6)
         size = TEXT if text_width(drawable(text[:100]), TEXT) <= width - 8 else SMALL
         self.text(x, y, shorten(text, width - 8, size), at="center", size=size)
 
     def add_axes(self, left: float, top: float, right: float, bottom: float, x_label: str) -> Axes:
-        """Add linear axes, with a few round numbers on the left and below, and return them.
+        """Add linear axes and return them. Tick labels, a few round numbers, are on the left and below.
 
         Args:
-            left, top, right, bottom: the edges of the plot, px.
+            left, top, right, bottom: the edges of the plot area, px.
             x_label: label of the x axis.
         """
         place, up = (left, -bottom, right - left, bottom - top), Affine2D().scale(1, -1)
@@ -245,7 +248,7 @@ class Sheet:
         return axes
 
     def data_to_sheet(self, axes: Axes, x: float, y: float) -> tuple[float, float]:
-        """Return the position on the sheet, in px, of the data point (x, y) of the axes.
+        """Return the sheet coordinates, in px, of the data point (x, y) in the axes.
 
         The limits of the axes must not change afterwards.
         """
@@ -254,12 +257,12 @@ class Sheet:
 
 
 def spread_apart(ys: Sequence[float], min_distance: float, low: float, high: float) -> list[float]:
-    """Move y coordinates apart until each two are at least `min_distance` px apart, and return them.
-
-    If there is enough space, the results are between `low` and `high`.
+    """Return y coordinates, moved so that any two of them are at least `min_distance` px apart.
 
     Args:
         ys: the y coordinates, px, in any order. The results are in the same order.
+        min_distance: the minimum distance, px.
+        low, high: the limits of the results, px, if there is enough space between them.
     """
     order = sorted(range(len(ys)), key=lambda i: (ys[i], i))
     moved = list(ys)

@@ -1,4 +1,8 @@
-"""The base class of explorers: controls, a reset button, a picture, and a still picture."""
+"""The base class of explorers.
+
+An explorer has controls, a reset button, and a picture that changes with the controls. A still picture is
+shown where no kernel runs.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +45,7 @@ html[theme="dark"] .wid-explorer {{ {_DARK}}}
 </style>"""
 )
 
-# What ipywidgets lack: JupyterLab takes letters typed on a slider for commands ("d d" deletes the cell),
+# Mends ipywidgets: JupyterLab takes letters typed on a slider for commands ("d d" deletes the cell),
 # sliders have no accessible name, a slider of choices reads out its index, and changes are not announced.
 ACCESSIBILITY = """
 function mend(box) {
@@ -83,7 +87,7 @@ class Accessibility(anywidget.AnyWidget):
 
 
 class ExplorerPicture(Protocol):
-    """What an explorer shows for some settings."""
+    """The picture that an explorer shows for its current settings."""
 
     @property
     def note(self) -> str:
@@ -96,36 +100,36 @@ class ExplorerPicture(Protocol):
         """Draw the picture on a sheet."""
 
     def in_words(self) -> str:
-        """Return the content of the picture as plain text."""
+        """Return the text alternative, as plain text."""
 
 
 class Explorer(ABC):
     """Controls with a picture below them. A subclass defines the controls and the picture.
 
-    As the last expression of a cell, an explorer shows a picture of its initial settings and the numbers of
-    this picture. While a kernel runs, it shows the live widget instead.
+    As the last expression of a cell, an explorer shows a still picture for its initial settings, with the
+    picture's values as text. While a kernel runs, the live widget is shown instead.
     """
 
     title: str
 
     @abstractmethod
     def controls(self) -> dict[str, Any]:
-        """Return the controls, which are widgets of ipywidgets, by the name of their setting."""
+        """Return the controls, which are ipywidgets widgets, by the name of the setting that they control."""
 
     @abstractmethod
     def sentence_html(self, **settings: Any) -> str:
-        """Return one sentence, in HTML, about the effect of these settings."""
+        """Return one sentence about the effect of the settings, as HTML."""
 
     @abstractmethod
     def picture(self, **settings: Any) -> ExplorerPicture:
-        """Return the picture for these settings."""
+        """Return the picture for the given settings."""
 
     def picture_html(self, **settings: Any) -> str:
-        """Return the picture for these settings as HTML."""
+        """Return the picture for the given settings, and its note, as HTML."""
         return self.picture(**settings).html()
 
     def still(self) -> Still:
-        """Return the picture of the initial settings, for readers without a kernel."""
+        """Return the still picture for the initial settings, which readers without a kernel see."""
         controls = self.controls()
         settings = {name: control.value for name, control in controls.items()}
         chosen = "; ".join(f"{control.description}: {_shown(control)}" for control in controls.values())
@@ -135,7 +139,7 @@ class Explorer(ABC):
 
     @cached_property
     def widget(self) -> Any:
-        """The live widget, created on first use: controls, a reset button, the sentence and the picture."""
+        """The live widget, created on first use: the controls, a reset button, the sentence, the picture."""
         controls = self.controls()
         start = {name: control.value for name, control in controls.items()}
         whole = widgets.Layout(width="100%", margin="0")
@@ -170,12 +174,12 @@ class Explorer(ABC):
 
 
 def labelled_widget(class_name: str, label: str, **arguments: Any) -> Any:
-    """Return a control of ipywidgets with a label, which is also its tooltip.
+    """Return an ipywidgets control with a label, which is also the tooltip.
 
     Args:
-        class_name: the name of the control's class, such as "IntSlider".
+        class_name: the name of the control's ipywidgets class, such as "IntSlider".
         label: the label.
-        arguments: further arguments of the class.
+        arguments: further arguments for the class.
     """
     slider = getattr(widgets, class_name)
     tooltip = "tooltip" if "tooltip" in slider.class_trait_names() else "description_tooltip"  # ipywidgets 7
@@ -189,12 +193,12 @@ def labelled_widget(class_name: str, label: str, **arguments: Any) -> Any:
 
 
 def number_slider(label: str, options: Iterable[int], value: int) -> Any:
-    """Return a slider over a few whole numbers, which are shown with thousands separators."""
+    """Return a slider that selects one of a few integers, shown with thousands separators."""
     return labelled_widget("SelectionSlider", label, options=[(f"{x:,}", x) for x in options], value=value)
 
 
 def _shown(control: Any) -> str:
-    """Return a control's value as text, as the control shows it."""
+    """Return the value of a control, as the text that the control shows."""
     value = control.value
     if isinstance(value, list | str):  # tags, or text that was typed
         return value if isinstance(value, str) else " ".join(value)
@@ -203,5 +207,5 @@ def _shown(control: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return the text of HTML, without its tags."""
+    """Return the text content of HTML, without tags and with entities decoded."""
     return html.unescape(re.sub(r"<[^>]*>", "", text)).strip()

@@ -9,7 +9,7 @@ from typing import Any
 def format_number(x: Any, digits: int = 2) -> str:
     """Format a number with at most `digits` decimals and no trailing zeros.
 
-    Texts are returned unchanged; True becomes "yes", and False "·".
+    Strings are returned unchanged. True becomes "yes", and False becomes "·".
 
     >>> [format_number(x) for x in (12.5, 10.333, 9.0, 2e-8, float("nan"), float("-inf"), True)]
     ['12.5', '10.33', '9', '0', 'nan', '-inf', 'yes']
@@ -26,9 +26,9 @@ def format_number(x: Any, digits: int = 2) -> str:
 
 
 def format_digits(x: float, n: int = 3) -> str:
-    """Format a number with n significant digits, with commas and without an exponent: 0.0123, 39.1, 2,070.
+    """Format a number with n significant digits, such as 0.0123, 39.1 or 2,070.
 
-    An int keeps all of its digits.
+    The thousands separator is a comma, and there is no exponent. An int keeps all of its digits.
     """
     if isinstance(x, int):
         return f"{x:,}"

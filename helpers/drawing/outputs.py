@@ -1,17 +1,19 @@
 """Show a live widget, or a picture where the widget cannot be shown.
 
-A cell has three outputs, only some of which are visible. A reader may open a notebook in four states: a fresh
-clone that was never run (JupyterLab does not trust it and shows no widget); after a run; saved and opened
-again while its kernel is running; or after a restart (the widget's model is gone). The first output is a
-picture, the second is its content in plain HTML, and the third is the widget. A style in the second output
-hides the first two while the widget is live, and otherwise hides the widget's empty box.
+A reader may open a notebook in four states: as a fresh clone that was never run (JupyterLab does not trust
+the notebook and shows no widget); after a run; saved, and opened again while its kernel is running; or after
+a restart of the kernel (the widget's model is gone).
+
+So that each state shows something, a cell has three outputs, of which only some are visible. The first is a
+picture, the second is the picture's content as plain HTML, and the third is the widget. A style in the second
+output hides the first two while the widget is live. Otherwise the style hides the widget's empty box.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-LIVE = "wid-live"  # the class of every live widget that replaces a picture
+LIVE = "wid-live"  # the CSS class of every live widget that replaces a picture
 STATIC = "wid-static"
 
 # JupyterLab gives an output whose model is gone the class jupyter-widgets and the words "model not found".
@@ -24,7 +26,7 @@ _STYLE = f"""<style>
 
 
 def static_output_html(static_html: str) -> str:
-    """Return the second output of a cell: the style, and the HTML below the picture."""
+    """Return the HTML of a cell's second output: the style, then the content below the picture."""
     return f'{_STYLE}<div class="{STATIC}">{static_html}</div>'
 
 
@@ -34,10 +36,11 @@ def show_with_fallback(
     """Show the three outputs of a cell: a picture, static HTML, and a live widget.
 
     Args:
-        png: the picture, or None.
-        metadata: the picture's width and text alternative, by MIME type.
+        png: the picture, or None for a cell without one.
+        metadata: the metadata of the first output by MIME type, such as the picture's width and its text
+            alternative.
         static_html: the content below the picture for readers without a kernel, as escaped HTML.
-        widget: the live widget, of ipywidgets or anywidget.
+        widget: the live widget, from ipywidgets or anywidget.
         text: the plain-text form, which must be the same in every run.
     """
     from IPython.display import display

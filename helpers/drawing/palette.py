@@ -1,6 +1,7 @@
-"""All colours of pictures and views. Each colour has one meaning in the whole series, in two themes.
+"""The colours of all figures and views, for the light theme and for the dark theme.
 
-Python and the views' JavaScript read the colours from `palette.json`.
+Each colour has one meaning in the whole series. Both Python and the views' JavaScript read the colours from
+`palette.json`.
 """
 
 from __future__ import annotations

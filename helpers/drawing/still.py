@@ -1,4 +1,4 @@
-"""The still picture that readers without a kernel see instead of an explorer, with its numbers as text."""
+"""The still picture, with its values as text, that readers without a kernel see instead of an explorer."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from helpers.drawing.canvas import EDGE, WIDTH, Sheet, draw_figure, figure_png
 
 @dataclass(frozen=True)
 class Still:
-    """A picture of an explorer's initial settings, for a notebook that is not running."""
+    """An explorer's picture for its initial settings, shown in a notebook that is not running."""
 
     draw: Callable[[Sheet], None]
     alt: str  # the text alternative; plain text
-    sentences: Sequence[str]  # shown below the picture, with its numbers; plain text
+    sentences: Sequence[str]  # shown below the picture, with its values; plain text
 
     def figure(self) -> Figure:
         """Return the picture as a matplotlib figure."""
@@ -31,12 +31,12 @@ class Still:
         return "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.sentences)
 
     def caption_html(self) -> str:
-        """Return the content below the picture as HTML: the sentences, and the folded text alternative."""
+        """Return the content below the picture: the sentences and the folded text alternative, as HTML."""
         fold = f"<summary>The picture in words</summary>{html.escape(self.alt)}"
         return f'{self.sentences_html}<details style="font-size:90%">{fold}</details>'
 
     def show(self, widget: Any, text: str) -> None:
-        """Show the outputs of a cell: the picture, the text below it, and the widget that replaces them.
+        """Show the outputs of a cell: the picture, its caption, and the live widget that replaces both.
 
         Args:
             widget: the live widget.

@@ -26,10 +26,10 @@ _ANCHORS = {"center": ' text-anchor="middle"', "right": ' text-anchor="end"'}
 
 
 def figure_svg(figure: Figure) -> str:
-    """Return a figure as one `<svg>` element. It has no ids, so a page may contain several.
+    """Return a figure as one `<svg>` element without ids, so that a page may contain several figures.
 
     Args:
-        figure: a figure with 72 dots per inch, so that a point is a CSS pixel.
+        figure: a figure with 72 dots per inch, so that a point is equal to a CSS pixel.
 
     Raises:
         KeyError: a colour of the figure is not in PALETTE.
@@ -44,7 +44,7 @@ def figure_svg(figure: Figure) -> str:
 
 
 def theme_style_html() -> str:
-    """Return the style of the figures on a page. It sets the theme, shows the SVG, and hides the PNG."""
+    """Return the `<style>` of a page's figures. It sets their colours, shows the SVG, and hides the PNG."""
     light, dark = (
         "".join(f"{_VARIABLES[both[0]][4:-1]}:{both[n]};" for both in PALETTE.values()) for n in (0, 1)
     )
@@ -60,7 +60,7 @@ font-family:system-ui,"Segoe UI",Helvetica,Arial,sans-serif}}
 
 
 def _short(x: float) -> str:
-    """Format a number, in pixels, with at most one decimal."""
+    """Format a coordinate or length in px with at most one decimal."""
     return f"{round(x, 1) + 0.0:g}"
 
 
@@ -70,7 +70,7 @@ def _colour(kind: str, rgba: Any, opacity: float) -> str:
 
 
 class Renderer(RendererBase):
-    """A matplotlib renderer that turns each mark into one SVG element, in drawing order."""
+    """A matplotlib renderer that turns each drawn mark into one SVG element; `marks` has them in order."""
 
     def __init__(self, width: float, height: float) -> None:
         super().__init__()

@@ -12,17 +12,17 @@ Cell = Any
 
 
 class Table:
-    """A table of numbers or texts, with a name for each row and each column.
+    """A table of numbers or strings, with a name for each row and each column.
 
     Args:
-        rows: the cells of each row. Numbers are shown with few digits, True as "yes", False as "·".
+        rows: one sequence of cells per row. Cells are formatted with `format_number`.
         index: the names of the rows.
         columns: the names of the columns.
         digits: maximum number of decimals.
-        corner: the heading of the column of row names.
+        corner: the heading of the column that contains the row names.
 
     Raises:
-        ValueError: there is not one name for each row and each column.
+        ValueError: the number of names is not equal to the number of rows or columns.
     """
 
     def __init__(

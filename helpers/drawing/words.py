@@ -1,4 +1,4 @@
-"""Format tokens and phrases for a figure and its text alternative."""
+"""Format words, phrases and counts for figures and text alternatives, and measure their width."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.textpath import TextToPath
 
 FONT = "DejaVu Sans"  # comes with matplotlib, and is wider than the fonts that browsers use instead
-TEXT, SMALL, LARGE = 15.0, 14.0, 22.0  # heights of letters, px
+TEXT, SMALL, LARGE = 15.0, 14.0, 22.0  # font sizes, px
 
 
 def require(condition: bool, message: str) -> None:
@@ -19,7 +19,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def printable(text: str) -> str:
-    """Return a token's text for a sentence: at most 40 characters, with unprintable characters escaped."""
+    """Return a token's text, cut to 40 characters, with unprintable characters escaped."""
     shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:41])
     return shown if len(shown) <= 40 else shown[:39] + "…"
 
@@ -30,14 +30,17 @@ def _glyphs() -> set[int]:
 
 
 def drawable(text: str) -> str:
-    """Return a text that can be drawn on one line, with escapes, and boxes for missing glyphs."""
+    """Return a version of a text that can be drawn on one line.
+
+    Unprintable characters, such as line breaks, are escaped. Characters that the font lacks become boxes.
+    """
     shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
     return "".join(c if ord(c) in _glyphs() else "□" for c in shown)
 
 
 @lru_cache(10_000)
 def text_width(text: str, size: float = TEXT, *, bold: bool = False) -> float:
-    """Return the width of a text, in px."""
+    """Return the width of a text in the font of all figures, in px."""
     font = FontProperties(family=FONT, size=size, weight="bold" if bold else "normal")
     return TextToPath().get_text_width_height_descent(text, font, ismath=False)[0]
 
@@ -58,12 +61,12 @@ def shorten(text: str, width: float, size: float = TEXT, *, bold: bool = False) 
 
 
 def number_repeated(words: Sequence[str]) -> list[str]:
-    """Append numbers to words that occur more than once: Today, nice 1, nice 2."""
+    """Number the occurrences of each word that occurs more than once: Today, nice 1, nice 2."""
     return [f"{w} {words[: n + 1].count(w)}" if words.count(w) > 1 else w for n, w in enumerate(words)]
 
 
 def join_words(items: Sequence[str]) -> str:
-    """Join items as in a sentence: "a, b and c"."""
+    """Join items with commas and a final "and": "a, b and c"."""
     return items[0] if len(items) == 1 else ", ".join(items[:-1]) + " and " + items[-1]
 
 
