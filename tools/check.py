@@ -1,10 +1,10 @@
-"""Check that the notebooks can be committed, without running them.
+"""Check, without running the notebooks, that they are ready to be committed.
 
-    python -m tools check                       # all of them
+    python -m tools check                       # all notebooks
     python -m tools check notebooks/03_decode.ipynb
 
-They must have been run from top to bottom, without anything on stderr, and must have no widget state and no
-timings. Their badges and first cells must be current.
+Each notebook must have been run from top to bottom, without errors and without output on stderr. It must
+contain no widget state and no timings. Its badges and its first code cell must be current.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tools.launch import ROOT, argument_parser, bootstrap_source, launch_links
 
 
 def code_cells(book: NotebookNode) -> list[NotebookNode]:
-    """Return the code cells of a notebook that are not empty."""
+    """Return a notebook's code cells, except those that are empty."""
     return [cell for cell in book.cells if cell.cell_type == "code" and cell.source.strip()]
 
 
 def output_errors(book: NotebookNode) -> Iterator[str]:
-    """Yield a sentence for each error and for each output on stderr.
+    """Yield one sentence for each stored output that is an error or was written to stderr.
 
     Errors are allowed in cells with the tag `raises-exception`.
     """
@@ -41,7 +41,13 @@ def output_errors(book: NotebookNode) -> Iterator[str]:
 
 
 def reasons_not_to_commit(path: Path, root: Path = ROOT) -> Iterator[str]:
-    """Yield a sentence for each reason not to commit the notebook."""
+    """Yield one sentence for each reason not to commit the notebook at `path`.
+
+    Args:
+        path: the notebook.
+        root: the root of the repository. The address and version in its pyproject.toml are those that the
+            notebook's badges and first code cell must have.
+    """
     book = nbformat.read(path, as_version=4)
     nbformat.validate(book)
     cells = code_cells(book)

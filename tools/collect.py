@@ -1,16 +1,22 @@
-"""List which student solved which exercise, from a folder of notebooks, as CSV.
+"""Check the exercises in the notebooks that students submitted, and print the results as CSV.
 
     python -m tools collect homework > results.csv
-    python -m tools collect homework --seconds 60     # for a slow machine; the default is 30
+    python -m tools collect homework --seconds 60     # time limit per cell on a slow machine; default: 30
 
-This runs the students' code under your account on this machine: read it first, or run it in a sandbox.
+This runs the students' code under your account on this machine. Read the code first, or use a sandbox.
 
-A student is a folder (homework/ann/04_kv_cache.ipynb) or a file (homework/ben_04.ipynb). Each row is a
-student, and each column an exercise: `solved`, `not yet`, `error` (the code is not valid Python, ran out of
-time, or crashed Python), or empty if the notebook was not submitted. If there are several copies, the best
-one counts. An exercise is run in a fresh kernel and an empty folder, with only the cells that it needs and
-with its original check, not the student's copy. `noted` means that the only evidence is the student's
-`solved.txt`, a file that the checks write next to the notebooks.
+Each student has a folder (homework/ann/04_kv_cache.ipynb) or a single notebook (homework/ben_04.ipynb). The
+CSV has one row per student and one column per exercise. A cell of the CSV contains one of these states:
+
+    solved     the original check accepts the solution
+    not yet    the solution is missing or not correct yet
+    error      the code is not valid Python, exceeded the time limit, or crashed the kernel
+    noted      only the student's `solved.txt`, which the checks write next to the notebooks, says "solved"
+    (empty)    the notebook was not submitted
+
+If a student submitted several copies of a notebook, the best state of each exercise is used. Each exercise is
+run in a fresh kernel, in an empty folder. Only the cells that the exercise needs are run, followed by its
+original check instead of the student's copy of the check.
 """
 
 from __future__ import annotations
@@ -41,30 +47,39 @@ STATE_OF_RESULT = {"Right": "solved", "Not right yet": "not yet", "Not solved ye
 
 
 def code_sources(path: Path) -> list[str]:
-    """Return the sources of a notebook's code cells."""
+    """Return the source of each code cell in the notebook at `path`."""
     return [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
 
 
 def checker_module(cells: Sequence[str]) -> str:
-    """Return the name of the module that checks a notebook's exercises, such as "n04", or ""."""
+    """Return the name of the module that checks a notebook's exercises, such as "n04".
+
+    It is taken from the cell that imports this module as `check`. If there is no such cell, "" is returned.
+    """
     found = CHECKER.search("\n".join(cells))
     return found[1] if found else ""
 
 
 def column_name(module: str, exercise: str) -> str:
-    """Return the name of an exercise's column, such as "04 decode_step". `solved.txt` uses the same names."""
+    """Return the name of an exercise's column, such as "04 decode_step".
+
+    `solved.txt` contains the same names, one per line.
+    """
     return f"{module.removeprefix('n')} {exercise}"
 
 
 class DefinedAndUsed(NamedTuple):
-    """The names that a cell defines, and the names that it uses."""
+    """The Python names that a cell assigns or imports, and the names that it uses."""
 
     defined: set[str]
     used: set[str]
 
 
 def defined_and_used_names(source: str) -> DefinedAndUsed:
-    """Return the names that a cell defines and uses. If it is not valid Python, both sets have all words."""
+    """Return the global names that a cell defines, and those that it uses.
+
+    If the cell is not valid Python, both sets contain every word in it.
+    """
     try:
         table = symtable.symtable(TransformerManager().transform_cell(source), "<cell>", "exec")
     except (SyntaxError, ValueError, RecursionError):
@@ -81,7 +96,15 @@ def defined_and_used_names(source: str) -> DefinedAndUsed:
 
 
 def cells_needed_by(cells: Sequence[str], check: str, end: int) -> list[str]:
-    """Return the cells before index `end` on which a check depends, directly or through other cells."""
+    """Return the sources of the cells that a check needs, in their order in the notebook.
+
+    A cell is needed if it defines a name that is used by the check or by another needed cell.
+
+    Args:
+        cells: sources of the code cells.
+        check: source of the check.
+        end: index of the first cell that is not considered.
+    """
     names, chosen = (
         defined_and_used_names(check).used - {"check"},
         set[int](),
@@ -96,14 +119,17 @@ def cells_needed_by(cells: Sequence[str], check: str, end: int) -> list[str]:
 def exercise_state(
     cells: Sequence[str], exercise: str, check: str, seconds: int, original_cells: Sequence[str]
 ) -> str:
-    """Run an exercise's check and the cells that it needs, in a fresh kernel, and return one of BEST.
+    """Run an exercise's check, after the cells that it needs, in a fresh kernel. Return the resulting state.
+
+    The states that can result are "solved", "not yet" and "error".
 
     Args:
         cells: sources of the student's code cells.
         exercise: name of the exercise.
-        check: source of the original check. Its first line imports the checker and runs before the cells.
-        seconds: time limit of a cell. Ten times as much is allowed for the first line of `check` and for
-            cells that the student has not changed, because imports can be slow on a busy machine.
+        check: source of the original check. Its first line imports the checker module; this line is also
+            run before the student's cells.
+        seconds: time limit per cell. The limit is ten times as long for the import of the checker module and
+            for cells that the student has not changed, because imports can be slow on a busy machine.
         original_cells: sources of the original notebook's code cells.
     """
     begin = check.partition("\n")[0]
@@ -131,11 +157,14 @@ def exercise_state(
 
 
 def collect_results(folder: Path, seconds: int = 30) -> list[dict[str, str]]:
-    """Return a dict for each student, with the student's name and the state of each exercise by its column.
+    """Run the exercises of all students, and return one dict per student, as for a row of the CSV.
+
+    A dict has the student's name under "student", and the state of each exercise under the name of its
+    column. Progress and unreadable notebooks are reported on stderr.
 
     Args:
         folder: the folder with the students' notebooks.
-        seconds: time limit of a cell.
+        seconds: time limit per cell.
     """
     series = {
         checker_module(code_sources(path)): path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -174,7 +203,7 @@ def collect_results(folder: Path, seconds: int = 30) -> list[dict[str, str]]:
 
 
 def main() -> None:
-    """Print the table."""
+    """Check the students' notebooks, and print the CSV."""
     arguments = argument_parser(__doc__)
     arguments.add_argument("folder", type=Path)
     arguments.add_argument("--seconds", type=int, default=30, help="time limit of a cell")

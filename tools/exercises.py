@@ -10,7 +10,11 @@ ROLES = ("exercise", "check", "solution")
 
 
 def exercise_sources(path: Path) -> dict[str, dict[str, str]]:
-    """Return the sources of a notebook's exercise cells, as {exercise: {role: source}}; see ROLES."""
+    """Return the sources of a notebook's exercise cells, as {exercise: {role: source}}.
+
+    The tag of an exercise cell consists of its role, which is one of ROLES, and the name of the exercise. An
+    example is `check-generate`.
+    """
     exercises: dict[str, dict[str, str]] = {}
     for cell in nbformat.read(path, as_version=4).cells:
         for tag in cell.metadata.get("tags", []):

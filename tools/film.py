@@ -1,8 +1,9 @@
-"""Make the silent film from frames of the main page: the reply, the race, a stale KV entry.
+"""Make the silent film from screenshots of the main page: the reply, the race, a stale KV entry.
 
     python -m tools film               # .github/film/: film.webm and film.mp4; notebooks/pictures/film.png
 
-It needs Chromium (see tests/requirements.txt) and ffmpeg. film_page.py has its captions and its page.
+This needs Chromium (see tests/requirements.txt) and ffmpeg. The captions and the page that shows the film are
+in film_page.py.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ SAY = "(text) => { document.getElementById('said').textContent = text; }"
 
 
 def caption_of_each_frame(page: Page) -> Iterator[int]:
-    """Operate the main page, and yield the index of the caption, in CAPTIONS, for each frame."""
+    """Operate the main page step by step. At each frame, yield the index of its caption in CAPTIONS."""
     page.evaluate(SHOW, ".wid-writer")
     view = page.locator(".wid-writer")
     yield START
@@ -81,17 +82,19 @@ def caption_of_each_frame(page: Page) -> Iterator[int]:
 
 
 class Frame(NamedTuple):
-    """A picture file, and the number of seconds for which it is shown."""
+    """A frame of the film: the path of its picture, and the number of seconds for which it is shown."""
 
     path: Path
     seconds: float
 
 
 def draw_frames(page: Page, folder: Path) -> list[Frame]:
-    """Write a picture of every frame to `folder`, and return the frames.
+    """Write a PNG of every frame to `folder`, and return the frames.
+
+    The frames with the same caption share the display time of that caption equally.
 
     Raises:
-        ValueError: a caption contains a number that its frame does not show.
+        ValueError: a caption contains a number that does not appear in its frame.
     """
     page.add_style_tag(content=STYLE)
     page.evaluate("document.body.append(Object.assign(document.createElement('p'), { id: 'said' }))")
@@ -113,7 +116,7 @@ def draw_frames(page: Page, folder: Path) -> list[Frame]:
 
 
 def main() -> None:
-    """Make the film, and print the paths of its files."""
+    """Make the film in both video formats and its poster, and print the paths of these files."""
     argument_parser(__doc__).parse_args()
     if (ffmpeg := shutil.which("ffmpeg")) is None:
         sys.exit("no ffmpeg here: `apt install ffmpeg`")

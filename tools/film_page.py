@@ -1,4 +1,4 @@
-"""The captions of the silent film, and the page that shows it. film.py makes the film."""
+"""The captions of the silent film, and the page that shows the film. film.py makes the film."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CAPTIONS = (
 
 
 def caption_seconds(caption: str) -> float:
-    """Return the number of seconds for which a caption is shown."""
+    """Return the number of seconds for which a caption is shown, which grows with its number of words."""
     return 2.5 + 0.3 * len(caption.split())
 
 
@@ -41,7 +41,7 @@ DESCRIPTION = (
 
 
 def film_page() -> str:
-    """Return the page with the film and a transcript of its captions."""
+    """Return the HTML page with the film and a transcript of its captions."""
     poster = base64.b64encode(POSTER.read_bytes()).decode()
     sources = "".join(f'<source src="{file.name}" type="video/{file.suffix[1:]}">' for file in FILMS)
     lines = "".join(f"<li>{escape(caption, quote=False)}</li>" for caption in CAPTIONS)

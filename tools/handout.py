@@ -1,6 +1,6 @@
-"""The table "Prefill against decode" of notebook 09, for the main page and as a card to print.
+"""The table "Prefill against decode" from notebook 09, as part of the main page and as a printable card.
 
-site.py writes both. The card fits A4 and Letter.
+site.py writes the two pages. The card fits on a sheet of A4 or Letter paper.
 """
 
 from __future__ import annotations
@@ -45,7 +45,11 @@ TABLE_STYLE = """
 
 
 def pass_svg(n_new: int) -> str:
-    """Return an SVG of a pass over the last `n_new` of N tokens, with its pairs and the cached entries."""
+    """Return an SVG of a forward pass that processes the last `n_new` of N tokens.
+
+    Each query-key pair is a dot. The pairs of tokens that the pass does not process are grey. The KV entries
+    that were cached before the pass are rings.
+    """
     old = N - n_new
     pairs = [(query, key) for query in range(N) for key in range(query + 1)]
     ink = ["#d0d7de"] * old + ["#1b1f24"] * n_new
@@ -64,7 +68,11 @@ def pass_svg(n_new: int) -> str:
 
 
 def inline_markdown_to_html(text: str) -> str:
-    """Convert emphasis and links to notebooks in a line of Markdown to HTML. Formulas do not wrap."""
+    """Return a line of Markdown as HTML.
+
+    Emphasis and links to notebooks are converted. Spaces around operators are replaced by no-break spaces, so
+    that formulas do not wrap.
+    """
     text = re.sub(
         r"\[(.+?)\]\((\w+)\.ipynb\)", r'<a href="notebooks/\2.html">\1</a>', escape(text.strip(), False)
     )
@@ -73,10 +81,12 @@ def inline_markdown_to_html(text: str) -> str:
 
 
 def match_section() -> re.Match[str]:
-    """Return a match of the section in notebook 09, with the groups heading, before, table and after.
+    """Find the section "Prefill against decode" in notebook 09, and return the match of SECTION.
+
+    Its groups are `heading`, `table`, and the paragraphs `before` and `after` the table.
 
     Raises:
-        ValueError: the section is missing.
+        ValueError: the notebook has no such section.
     """
     book = nbformat.read(NOTEBOOK, as_version=4)
     text = "\n\n".join(cell.source for cell in book.cells if cell.cell_type == "markdown")
@@ -86,9 +96,10 @@ def match_section() -> re.Match[str]:
 
 
 def comparison_table_html() -> str:
-    """Return the table, and the sentences before and after the table, as HTML.
+    """Return the HTML of the table, with the paragraphs before and after it.
 
-    The table has ARIA roles, because on a phone its rows are shown as blocks.
+    The table has explicit ARIA roles. On a phone, its rows are displayed as a grid, and browsers would
+    otherwise no longer expose them as table rows.
     """
     found = match_section()
     head, _, *lines = (
@@ -111,7 +122,7 @@ def comparison_table_html() -> str:
 
 
 def comparison_card_page() -> str:
-    """Return the printable card as a page."""
+    """Return an HTML page with the printable card: drawings of the two phases, and the comparison table."""
     body = f"""<h1>{inline_markdown_to_html(match_section()["heading"])}</h1>
 <div class="two">
 <figure>{pass_svg(N)}<figcaption><b>Prefill.</b> Every token of the prompt runs. A dot is a pair: the token of

@@ -1,6 +1,6 @@
-"""Open the notebooks in JupyterLab. Arguments are passed on to JupyterLab.
+"""Open the notebooks in JupyterLab. All arguments are passed on to JupyterLab.
 
-python -m tools lab                              # notebooks/00_start_here.ipynb
+python -m tools lab                              # opens notebooks/00_start_here.ipynb
 python -m tools lab notebooks/03_decode.ipynb
 """
 
@@ -12,7 +12,10 @@ from tools.launch import FIRST, ROOT
 
 
 def jupyterlab_arguments(arguments: list[str]) -> list[str]:
-    """Prepend this project's settings to the arguments. Without arguments, open the first notebook."""
+    """Return JupyterLab's arguments: the option for this project's settings, then `arguments`.
+
+    If `arguments` is empty, the path of the first notebook is used instead.
+    """
     return [f"--config={ROOT / 'tools' / 'lab_config.py'}", *(arguments or [str(ROOT / FIRST)])]
 
 

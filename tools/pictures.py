@@ -38,7 +38,10 @@ PLAIN = """
 
 @contextmanager
 def running_chromium() -> Iterator[Browser]:
-    """Run Chromium inside the `with` block. The program exits if there is no Chromium on this machine."""
+    """Start Chromium, and close it at the end of the `with` block.
+
+    If there is no Chromium on this machine, the program exits with a message.
+    """
     if (path := find_chromium()) is None:
         sys.exit("no Chromium here: install chromium, or run `python -m playwright install chromium`")
     with sync_playwright() as playwright:
@@ -52,8 +55,8 @@ def open_file_page(browser: Browser, path: Path, width: int, height: int, scale:
 
     Args:
         browser: the browser.
-        path: the file.
-        width, height: size of the viewport, in CSS px.
+        path: the HTML file.
+        width, height: width and height of the viewport, in CSS pixels.
         scale: device pixels per CSS pixel.
     """
     page = browser.new_page(viewport={"width": width, "height": height}, device_scale_factor=scale)
@@ -65,7 +68,10 @@ def open_file_page(browser: Browser, path: Path, width: int, height: int, scale:
 
 @contextmanager
 def open_view(browser: Browser, view: View, width: int) -> Iterator[Locator]:
-    """Open a view on a page of its own inside the `with` block, and return its element."""
+    """Open a page that contains only this view, and close it at the end of the `with` block.
+
+    The block gets a locator of the view's HTML element.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "page.html"
         view.save_html(path)
@@ -75,7 +81,11 @@ def open_view(browser: Browser, view: View, width: int) -> Iterator[Locator]:
 
 
 def draw_live_view(browser: Browser) -> None:
-    """Draw an animation of the live view, first the reply and then the race, and one frame of the race."""
+    """Write race.gif and race.png, two pictures of the live view.
+
+    race.gif is an animation of the reply, followed by the race of two runs, with and without the cache.
+    race.png is a frame of the race.
+    """
     frames: list[Image.Image] = []
 
     def draw(pace: int) -> None:
@@ -108,7 +118,7 @@ def draw_live_view(browser: Browser) -> None:
 
 
 def main() -> None:
-    """Draw the pictures, and print their paths."""
+    """Draw the README's three pictures, and print their paths."""
     argument_parser(__doc__).parse_args()
     with running_chromium() as browser:
         with open_view(browser, Stepper(record_toy()), 940) as view:

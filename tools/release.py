@@ -1,7 +1,8 @@
-"""Tag the version in pyproject.toml, which Colab's first cell installs: `python -m tools release`.
+"""Create the git tag for the version in pyproject.toml: `python -m tools release`.
 
-Conditions: the working tree is clean, the stamps are current, CHANGELOG.md has the version, and the tests
-pass. Nothing is pushed; the last line of the output says how to push.
+On Colab, the first cell of each notebook installs the helpers from this tag. The tag is created only if the
+working tree is clean, the stamps (see stamp.py) are current, CHANGELOG.md has a section on the version, and
+the tests pass. Nothing is pushed; the last line of the output says how to push.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from tools.stamp import stale_files
 
 
 def git_output(root: Path, *arguments: str) -> str:
-    """Run git with these arguments in the repository at `root`, and return its output."""
+    """Run git with these arguments in the repository at `root`, and return what it writes to stdout."""
     return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True).stdout
 
 
 def reasons_not_to_tag(root: Path = ROOT) -> Iterator[str]:
-    """Yield a sentence for each reason not to tag this version. The tests are not run."""
+    """Yield one sentence for each reason not to tag this version. The tests are not run here."""
     yield from (f"not committed: {line}" for line in git_output(root, "status", "--porcelain").splitlines())
     if git_output(root, "tag", "--list", version_tag(root)):
         yield f"{version_tag(root)} exists: raise the version in pyproject.toml, run tools/stamp.py, commit"

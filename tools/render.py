@@ -1,7 +1,8 @@
-"""Render a notebook as a page with its stored outputs and interactive views. It needs no network.
+"""Render a notebook as an HTML page with its stored outputs and interactive views.
 
-The stored outputs lack the data of the views. Therefore a copy of the notebook is run, and the state of its
-widgets is written to the page. Above each view is its picture, for readers without scripts.
+The page needs no network. A notebook's stored outputs do not contain the data of its views. Therefore a copy
+of the notebook is run, and the widget state of this run is written to the page. If scripts are disabled, the
+page shows each view's stored picture instead.
 """
 
 from __future__ import annotations
@@ -53,10 +54,12 @@ STYLE += f"{LIGHT}\n@media (prefers-color-scheme: dark) {{ {DARK} {DARK_FIGURE_S
 
 
 def render_notebook(path: Path) -> str:
-    """Return a notebook as an HTML page.
+    """Return the notebook at `path` as an HTML page.
+
+    A copy of the notebook is run if its outputs contain widgets.
 
     Raises:
-        nbclient.exceptions.CellExecutionError: a cell raised (only notebooks with widgets are run).
+        nbclient.exceptions.CellExecutionError: a cell of the copy raised an exception.
     """
     book = nbformat.read(path, as_version=4)
     views = extract_widget_state(book, path.parent)
@@ -73,10 +76,14 @@ def render_notebook(path: Path) -> str:
 
 
 def extract_widget_state(book: NotebookNode, folder: Path) -> dict[str, ViewData]:
-    """Run a copy of a notebook, and return the data and options of each view by the id of its element.
+    """Run a copy of a notebook, and return the data and options of each view, by the id of its HTML element.
 
-    In `book`, each widget's output is replaced by an empty element. Widgets that need a kernel are left out,
-    and their pictures are kept.
+    In `book`, the output of each view is replaced by an empty HTML element with this id. The outputs of
+    widgets that need a kernel are removed. The stored pictures of all widgets are kept.
+
+    Args:
+        book: the notebook, which is changed.
+        folder: the working directory of the kernel.
     """
     executed = nbformat.from_dict(book)
     if any(map(widget_outputs, book.cells)):
@@ -98,12 +105,16 @@ def extract_widget_state(book: NotebookNode, folder: Path) -> dict[str, ViewData
 
 
 def widget_outputs(cell: NotebookNode) -> list[NotebookNode]:
-    """Return the outputs of a cell that show a widget."""
+    """Return those outputs of a cell that show a widget."""
     return [output for output in cell.get("outputs", []) if WIDGET_VIEW in output.get("data", {})]
 
 
 def formula_to_mathml(match: re.Match[str]) -> str:
-    """Return a formula, as FORMULA matches it, as MathML for browsers. Code is returned unchanged."""
+    """Return the MathML for a match of FORMULA.
+
+    FORMULA also matches code between backticks, so that dollar signs in it are not read as formulas. Code is
+    returned unchanged.
+    """
     if not match["tex"]:
         return match[0]
     tex = html.unescape(match["tex"]).replace("{aligned}", "{split}")  # the name that the converter knows
@@ -111,6 +122,9 @@ def formula_to_mathml(match: re.Match[str]) -> str:
 
 
 def rewrite_links(body: str) -> str:
-    """Rewrite links to notebooks as links to their pages, and links to code as links to the repository."""
+    """Rewrite the links in the HTML of a notebook, so that they work on the site.
+
+    Links to notebooks lead to the notebooks' pages. Links to other files of the project lead to GitHub.
+    """
     body = re.sub(r'href="(\w+)\.ipynb', r'href="\1.html', body)
     return body.replace('href="../', f'href="{launch.GITHUB}{launch.repository_name()}/blob/main/')

@@ -1,8 +1,8 @@
-"""Restore a notebook, given the beginning of its name: `python -m tools reset 03`.
+"""Restore the original version of a notebook, given the beginning of its name: `python -m tools reset 03`.
 
-Your version is kept next to it, with the time in its name. The original notebooks are in `fresh/`, which can
-be opened in JupyterLab. They are those that git has or, without git, those that existed when `python -m tools
-lab` was first run.
+If you changed the notebook, your version is renamed: the date and time are added to its file name. The
+original notebooks are in `fresh/`, and can also be opened there in JupyterLab. They are those of the last git
+commit or, without git, those that existed when `python -m tools lab` was first run.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ from tools.launch import GITHUB, ROOT, argument_parser, repository_name, version
 def save_originals(root: Path = ROOT, or_current: bool = True) -> None:
     """Save the original notebooks, which are those of git's HEAD, to `fresh/` as read-only files.
 
-    Files that were saved before are replaced.
+    Notebooks that are already in `fresh/` are replaced. Without git, they are kept.
 
     Args:
         root: the root of the repository.
-        or_current: whether to save the current notebooks if git has no originals and `fresh/` does not
-            exist.
+        or_current: whether to save the current notebooks if HEAD cannot be read and `fresh/` does not exist.
     """
     fresh, known = root / "fresh", b""
     if (root / ".git").exists() and (git := shutil.which("git")):
@@ -46,10 +45,12 @@ def save_originals(root: Path = ROOT, or_current: bool = True) -> None:
 
 
 def restore_notebooks(beginning: str, root: Path = ROOT) -> list[str]:
-    """Restore the notebooks whose names begin with `beginning`, and return a sentence for each.
+    """Restore the notebooks whose file names begin with `beginning`, and return one message per notebook.
+
+    A notebook that the reader changed is renamed first. Its new name is in the message.
 
     Raises:
-        FileNotFoundError: no notebook has such a name, or no originals are saved.
+        FileNotFoundError: no original notebook has such a name, or there are no original notebooks.
     """
     save_originals(root, or_current=False)
     kept, done = sorted(root.glob("fresh/*.ipynb")), []

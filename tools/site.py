@@ -1,12 +1,12 @@
-"""Build the published site: the main page, the gallery, notebooks, pages for teachers and worksheets.
+"""Build the published site: the main page, the gallery, the notebooks, pages for teachers, and worksheets.
 
-    python -m tools site                # build/: everything except the notebooks
-    python -m tools site --notebooks    # also build/notebooks/, and a search of the site; takes some minutes,
-                                        # because the notebooks are run for their views
-    python -m tools site --model        # also a published model, 98 MB, which a button of the page downloads
+    python -m tools site                # build/: all pages except the notebooks and the search page
+    python -m tools site --notebooks    # also build/notebooks/ and the search page; takes some minutes,
+                                        # because the notebooks are run for their interactive views
+    python -m tools site --model        # also a published model (98 MB), for a button on the main page
 
-The pages open from disk, with no network and no kernel. Links to notebooks that were not built lead to the
-published site.
+The pages can be opened from disk, with no network and no kernel. Without `--notebooks`, links to notebooks
+lead to the published site.
 """
 
 from __future__ import annotations
@@ -66,12 +66,16 @@ WAY = re.compile(r"\*\*The (?P<way>short|whole) way\*\*, (?P<time>[^:\n]+):")
 
 
 def readme_text() -> str:
-    """Return the text of the README, which lists the notebooks and the ways through them."""
+    """Return the Markdown of the README, which lists the notebooks and the learning paths through them."""
     return (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def notebook_links() -> list[Link]:
-    """Return links to the notebooks, with their minutes and questions, in the order of the README's table."""
+    """Return one link per notebook, in the order of the README's table.
+
+    The note of a link is the notebook's question. If the README gives the notebook's duration in minutes, the
+    duration is written before the question.
+    """
     return [
         Link(name, f"{path}.html", f"{minutes} min · {question}" if minutes else question)
         for name, path, question, minutes in NOTEBOOK_ROW.findall(readme_text())
@@ -79,7 +83,10 @@ def notebook_links() -> list[Link]:
 
 
 def question_links() -> list[Link]:
-    """Return a link for each question that people ask, with the answer, to the cell that shows it."""
+    """Return one link per question in questions.ipynb. It leads to the cell that shows the answer.
+
+    The note of a link is the answer in one sentence.
+    """
     cells = nbformat.read(ROOT / "notebooks" / "questions.ipynb", as_version=4).cells
     return [
         Link(question, f"notebooks/{path}.html{cell}", answer)
@@ -88,13 +95,13 @@ def question_links() -> list[Link]:
 
 
 def link_to_questions() -> Link:
-    """Return a link to the page of questions."""
+    """Return a link to the page that lists all questions."""
     text = f"“{CATCHING}” and {len(question_links()) - 1} more."
     return Link("By your question", "notebooks/questions.html", text)
 
 
 def learning_paths_page() -> str:
-    """Return the page with the three ways through the notebooks."""
+    """Return the HTML page with three learning paths: the short one, the whole one, and one by question."""
     time = dict(WAY.findall(readme_text()))
     short = [link for link in notebook_links() if Path(link.address).name.startswith(SHORT_WAY)]
     parts = [
@@ -122,11 +129,15 @@ def learning_paths_page() -> str:
 
 
 def main_page(diary: Trace, published: Path | None = None) -> str:
-    """Return the main page, with the live view, the stepper, what-if, the time of a step, and further links.
+    """Return the HTML of the main page.
+
+    It has four interactive views (live, stepper, what-if and step time), a comparison table of prefill and
+    decode, and links to the other pages.
 
     Args:
         diary: the trace that the stepper shows.
-        published: a GGUF file in the page's folder, which readers can load with a button.
+        published: the path of a GGUF file that readers can load with a button in the live view. `main` copies
+            the file to the page's folder.
     """
     prompt, tokens = diary.sequences[0].prompt, diary.sequences[0].tokens
     by = next(n for n, token in enumerate(tokens) if token.text == "by")
@@ -235,9 +246,10 @@ def main_page(diary: Trace, published: Path | None = None) -> str:
 
 
 def round_trace(trace: Trace) -> Trace:
-    """Return a smaller trace for a page, with numbers rounded to six digits, more than the page shows.
+    """Return a copy of a trace that takes less space in a page.
 
-    The shapes of tensors are left out, because the lab computes them.
+    Floating-point values are rounded to six significant digits, which is more than the page shows. The tensor
+    shapes are left out, because the page's lab panel computes them.
     """
     message = json.loads(trace.to_json(), parse_float=lambda digits: float(f"{float(digits):.6g}"))
     for run in message["runs"]:
@@ -247,7 +259,7 @@ def round_trace(trace: Trace) -> Trace:
 
 
 def record_six_diaries() -> EngineTrace:
-    """Return the trace of an engine with 12 pages of 6 KV entries that runs six requests.
+    """Run six requests on an engine whose pool has 12 pages of 6 KV entries, and return the trace.
 
     Three of the requests share a prefix, and one request is preempted once.
     """
@@ -274,7 +286,10 @@ def record_six_diaries() -> EngineTrace:
 
 
 def gallery_pages(diary: Trace) -> dict[str, str]:
-    """Return the pages of the gallery by file name: one for each run, and one with links to the others."""
+    """Return the gallery's pages, as {file name: HTML}.
+
+    There is one page for each view. gallery.html links to these pages and to museum.html.
+    """
     published = Trace.load(DATA / "smollm2.json")
     shown: dict[str, tuple[str, View, str]] = {
         "toy": (
@@ -320,7 +335,10 @@ def gallery_pages(diary: Trace) -> dict[str, str]:
 
 
 def fingerprints_page() -> str:
-    """Return the page with the stored poster of notebook 22 and links to the bug reports."""
+    """Return the HTML page on the museum of bugs: notebook 22's stored poster, and links to the bug reports.
+
+    For each report, the poster compares a run of the code as it was shipped with a run of the repaired code.
+    """
     from helpers.museum import EXHIBITS  # with PyTorch: takes a second
 
     book = json.loads((ROOT / "notebooks" / "22_museum.ipynb").read_text(encoding="utf-8"))
@@ -343,7 +361,11 @@ def fingerprints_page() -> str:
 
 
 def pages_without_notebooks(published: Path | None = None) -> dict[str, str]:
-    """Return all pages except the notebooks and the search page, by file name."""
+    """Return all pages except the notebooks and the search page, as {file name: HTML}.
+
+    Args:
+        published: the GGUF file for the main page; see `main_page`.
+    """
     diary = load_diary()
     pages = {
         "index.html": main_page(diary, published),
@@ -360,7 +382,11 @@ def pages_without_notebooks(published: Path | None = None) -> dict[str, str]:
 
 
 def link_missing_pages_to_site(pages: Mapping[str, str]) -> dict[str, str]:
-    """Make links to pages that are missing in `pages` lead to the published site, and return the pages."""
+    """Redirect links to pages that are not in `pages` to the published site. Return the changed pages.
+
+    Args:
+        pages: the HTML of each page, by file name.
+    """
 
     def there(link: re.Match[str]) -> str:
         return link[0] if link[1] in pages else f'href="{launch.site_url()}{link[1]}'
@@ -369,7 +395,7 @@ def link_missing_pages_to_site(pages: Mapping[str, str]) -> dict[str, str]:
 
 
 def main() -> None:
-    """Write the files, and print their paths."""
+    """Build the site in build/, and print the path and the size in kB of each file with text."""
     parser = launch.argument_parser(__doc__)
     parser.add_argument("--notebooks", action="store_true", help="the notebooks too")
     parser.add_argument("--model", action="store_true", help="a published model beside the page")

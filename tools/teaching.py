@@ -1,6 +1,7 @@
-"""The page for teachers and the slides, both made from TEACHING.md. site.py writes them.
+"""The page for teachers and the page with slides. They are made from TEACHING.md; site.py writes them.
 
-A slide is made from a row of a table in TEACHING.md: a link to a cell with a stored picture, and a sentence.
+Each slide is made from one row of a table in TEACHING.md. The row contains a link to a notebook cell, whose
+stored picture the slide shows, and a sentence.
 """
 
 from __future__ import annotations
@@ -74,10 +75,13 @@ def teaching_text() -> str:
 
 
 def linked_cell(link: re.Match[str]) -> NotebookNode:
-    """Return the cell to which a link leads. `link` is a match of LINK or SLIDE.
+    """Return the notebook cell to which a link in TEACHING.md leads.
+
+    Args:
+        link: a match of LINK or SLIDE.
 
     Raises:
-        ValueError: the notebook has no such cell.
+        ValueError: the notebook has no cell with the link's cell id.
     """
     book = nbformat.read(launch.ROOT / link["path"], as_version=4)
     for cell in book.cells:
@@ -87,10 +91,10 @@ def linked_cell(link: re.Match[str]) -> NotebookNode:
 
 
 def stored_picture(cell: NotebookNode) -> str:
-    """Return a cell's stored picture, as SVG or else as PNG, and its text alternative as HTML.
+    """Return the HTML of a cell's stored picture, with a text alternative. SVG is preferred to PNG.
 
     Raises:
-        ValueError: the cell has no picture.
+        ValueError: the cell's outputs contain no picture.
     """
     shown = [output.data for output in cell.get("outputs", []) if "data" in output]
     alt = next((escape(data["text/plain"]) for data in shown if "image/png" in data), "")
@@ -105,7 +109,10 @@ def stored_picture(cell: NotebookNode) -> str:
 
 
 def slides_page() -> str:
-    """Return the slides as one page. Keys or scrolling change the slide. Each slide prints on one sheet."""
+    """Return an HTML page with all slides.
+
+    Readers move between slides with keys or by scrolling. Each slide is printed on a sheet of its own.
+    """
     found = list(SLIDE.finditer(teaching_text()))
     parts = []
     for n, one in enumerate(found, 1):
@@ -120,7 +127,10 @@ def slides_page() -> str:
 
 
 def teaching_page() -> str:
-    """Return the page for teachers. Its links to pages and notebooks stay on the site."""
+    """Return the HTML page for teachers.
+
+    Its links to the site's pages are relative, and links to notebooks lead to the notebooks' pages.
+    """
     body = markdown2html(teaching_text().replace(launch.site_url(), ""))
     body = re.sub(r'href="(notebooks/\w+)\.ipynb', r'href="\1.html', body).replace(
         'href=""', 'href="index.html"'

@@ -1,7 +1,7 @@
 """Record when a head learns to attend to the name: `python -m tools training` (five minutes).
 
-Trains the shipped model like train.py, stops after the last batch in LOOKS, and writes
-helpers/chapters/data/training.json.
+Trains the shipped model from scratch as train.py does, records its state every 25 batches, and stops after
+600 batches. The records are written to helpers/chapters/data/training.json.
 """
 
 from __future__ import annotations
@@ -32,11 +32,14 @@ class SeenEnoughError(Exception):
 
 
 def measure_attention_to_name(model: Transformer, tokenizer: Tokenizer, batches: int) -> n08.TrainingRecord:
-    """Measure how the model predicts the name after `by`, and how many of 50 diaries it signs correctly.
+    """Measure how well the model predicts the name after `by` at this stage of training.
+
+    The record has the attention weight of the name, its probability, the contributions to its logit with the
+    name head on and off, and the number of held-out diaries, out of 50, that the model signs correctly.
 
     Args:
-        model: the model.
-        tokenizer: its tokenizer.
+        model: the model, in training.
+        tokenizer: the model's tokenizer.
         batches: number of batches on which the model has been trained.
     """
     read, diaries = shipped.DIARY.split(), evaluate.held_out_diaries(50, seed=5, min_quiet_words=12)
@@ -56,12 +59,12 @@ def measure_attention_to_name(model: Transformer, tokenizer: Tokenizer, batches:
 
 
 def round_contributions(bars: NameContributions) -> NameContributions:
-    """Round contributions to two decimals."""
+    """Return the contributions with each value rounded to two decimals."""
     return bars._replace(by_part={part: round(value, 2) for part, value in bars.by_part.items()})
 
 
 def main() -> None:
-    """Train the model, record it at each batch in LOOKS, and write the file."""
+    """Train the model, measure it before each batch in RECORDED_AFTER, and write the records as JSON."""
     argument_parser(__doc__).parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)

@@ -1,9 +1,11 @@
 """Make the glossary, notebooks/words.ipynb: `python -m tools words`.
 
-words.txt has each term of the field, with its meaning in one sentence. `KV entry (here row)` gives a shorter
-name that the notebooks use, and `prefill (also prompt processing)` gives another term of the field. A word is
-introduced where it is bold in a notebook. "|" separates the forms that may be bold. Plurals and "… is called
-…" are also found. A name that only others use need not be bold.
+The terms and their meanings are defined in tools/data/words.txt, one per line. After a term, `(here row)`
+gives a shorter name that the notebooks use, and `(also prompt processing)` gives a synonym.
+
+A notebook introduces a term where the term is in bold; the glossary links to that cell. "|" separates the
+forms that may be bold. Plurals, and bold texts that end with "is called" and a term, are also found. The
+terms in the group "Names that others use" are found even if they are not bold.
 """
 
 from __future__ import annotations
@@ -53,10 +55,13 @@ PYTORCH = {
 
 
 def read_glossary(path: Path = MEANINGS) -> Groups:
-    """Return the words of the glossary and their meanings, as {group: {word: meaning}}.
+    """Read the glossary's terms and their meanings, as {group: {entry: meaning}}.
+
+    An entry is the text before the colon, with all forms, short names and synonyms of the term. The functions
+    below call it `word`.
 
     Raises:
-        ValueError: a word is defined twice.
+        ValueError: a term is defined twice.
     """
     groups: Groups = {}
     seen: set[str] = set()
@@ -73,28 +78,34 @@ def read_glossary(path: Path = MEANINGS) -> Groups:
 
 
 def bold_forms(word: str) -> list[str]:
-    """Return the forms of a word that may be bold: first the form that is shown, last the short name."""
+    """Return the forms of a term that may be bold in a notebook.
+
+    The first one is shown in the glossary. The short name, if the entry has one, comes last.
+    """
     return [*word.partition(" (")[0].split("|"), *short_names(word)]
 
 
 def other_terms(word: str) -> list[str]:
-    """Return the other terms for a word, after "also" in its entry."""
+    """Return the synonyms of a term, which follow "also" in its entry."""
     return [name for names in re.findall(r"\(also ([^;)]*)", word) for name in names.split(", ")]
 
 
 def short_names(word: str) -> list[str]:
-    """Return a list with the short name of a word in the notebooks, or an empty list."""
+    """Return a list with the short name that the notebooks use for a term, or an empty list."""
     return re.findall(r"\bhere (\w+)\)$", word)
 
 
 def bold_pattern(word: str) -> re.Pattern[str]:
-    """Return a pattern that matches bold texts with this word."""
+    """Return a pattern for bold texts that name this term.
+
+    It matches a form of the term or its plural. "is called" and other words may precede the form.
+    """
     either = "|".join(map(re.escape, bold_forms(word)))
     return re.compile(rf"(?:.* is called (?:an? |the )?)?(?:{either})(?:s|es)?", re.IGNORECASE)
 
 
 class BoldText(NamedTuple):
-    """A bold text, the name of its notebook, and the id of its cell."""
+    """A text that is bold in a notebook, with the notebook's name and the id of the cell."""
 
     text: str
     notebook: str
@@ -102,16 +113,16 @@ class BoldText(NamedTuple):
 
 
 class CellLocation(NamedTuple):
-    """The name of a notebook, and the id of one of its cells."""
+    """The location of a cell: the name of its notebook, and the cell's id."""
 
     notebook: str
     cell_id: str
 
 
 def bold_texts(folder: Path) -> list[BoldText]:
-    """Return every bold text of the notebooks, in reading order.
+    """Return every bold text in the notebooks of a folder, in reading order.
 
-    Names that only others use are included wherever they appear.
+    The terms in the group NAMES_OTHERS_USE are included for each cell in which they appear, bold or not.
     """
     found = []
     others = [name for word in read_glossary()[NAMES_OTHERS_USE] for name in bold_forms(word)]
@@ -124,7 +135,7 @@ def bold_texts(folder: Path) -> list[BoldText]:
 
 
 def first_bold_cells(word: str, texts: list[BoldText]) -> Iterator[CellLocation]:
-    """Yield, for each notebook that has the word in bold, its first cell with the bold word."""
+    """Yield the first cell with the term in bold, for each notebook that has such a cell."""
     cells: dict[str, str] = {}
     for text, notebook, cell in texts:
         if bold_pattern(word).fullmatch(text.strip(" .,:;")):
@@ -133,7 +144,10 @@ def first_bold_cells(word: str, texts: list[BoldText]) -> Iterator[CellLocation]
 
 
 def table_row(word: str, meaning: str, texts: list[BoldText]) -> str:
-    """Return a word as a row of a Markdown table, with links to the notebooks that have it in bold."""
+    """Return a term's row in the glossary's Markdown table.
+
+    It has the term with its other names, the meaning, and links to the notebooks that have the term in bold.
+    """
     name, *more = bold_forms(word)
     short = f" ({more[0]})" if more and more[0].isupper() else ""
     names = ["also " + ", ".join(other_terms(word))] * bool(other_terms(word))
@@ -146,7 +160,14 @@ def table_row(word: str, meaning: str, texts: list[BoldText]) -> str:
 
 
 def glossary_cells(texts: list[BoldText]) -> Iterator[str]:
-    """Yield the Markdown of each cell of the glossary."""
+    """Yield the Markdown of each cell of the glossary notebook.
+
+    After an introduction come a table of terms that are easily confused, a table of PyTorch expressions with
+    their NumPy equivalents, and a table for each group of terms.
+
+    Args:
+        texts: the bold texts of all notebooks.
+    """
     n = sum(map(len, read_glossary().values()))
     yield (
         f"# Words\n\nNearly every word of the series has one meaning. Here are all {n}. The field's term "
@@ -167,7 +188,7 @@ def glossary_cells(texts: list[BoldText]) -> Iterator[str]:
 
 
 def glossary_notebook(folder: Path) -> NotebookNode:
-    """Return the glossary as a notebook, which opens in JupyterLab, on GitHub and on the site."""
+    """Return the glossary as a notebook, with links to the notebooks in `folder`."""
     new = nbformat.v4
     cells = [
         new.new_markdown_cell(text, id=f"words-{n:02}")
@@ -179,6 +200,6 @@ def glossary_notebook(folder: Path) -> NotebookNode:
 
 
 def main() -> None:
-    """Write the glossary."""
+    """Write the glossary notebook, notebooks/words.ipynb."""
     argument_parser(__doc__).parse_args()
     nbformat.write(glossary_notebook(PAGE.parent), PAGE)
