@@ -1,4 +1,4 @@
-"""Run a command of this package, or list the commands: `python -m tools [command] [its arguments]`."""
+"""Run one of the project's commands: `python -m tools COMMAND [arguments]`. Without arguments, list them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ COMMANDS = {
 
 
 def command_list() -> str:
-    """Return the usage message, which lists the commands, one per line, grouped by purpose."""
+    """Return the usage message. It lists the commands by purpose, one per line."""
     groups = [
         [f"{purpose}:", *(f"  {name:<12} {help}" for name, help in commands.items())]
         for purpose, commands in COMMANDS.items()

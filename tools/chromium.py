@@ -1,4 +1,4 @@
-"""Find a Chromium browser on this machine, for pictures and tests."""
+"""Find the Chromium browser on this machine that draws pictures and runs the browser tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from pathlib import Path
 
 @functools.cache
 def find_chromium() -> str | None:
-    """Return the path of a Chromium, or None. Playwright's Chromium is used if there is no other."""
+    """Return the path of a Chromium or Chrome executable, or None if there is none on this machine.
+
+    Playwright's Chromium is used only if no other is on the PATH.
+    """
     for name in ("chromium", "chromium-browser", "google-chrome", "chrome"):
         if path := shutil.which(name):
             return path

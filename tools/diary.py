@@ -1,7 +1,7 @@
-"""Record the diary that the page and the notebooks show: `python -m tools diary` (a few seconds).
+"""Record the diary that the main page and the notebooks show: `python -m tools diary` (a few seconds).
 
-Writes diary.json and diary_lines.json to helpers/recording. A test compares them with the model's current
-output.
+Writes two files to helpers/recording: the trace of the model's reply, diary.json, and logits and attention
+weights, diary_lines.json. A test compares these files with the model's current output.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ SEED = 49  # with this seed, the 24th word is the name; Mia in Oslo was not in t
 
 
 def record_diary() -> Trace:
-    """Record how the shipped model continues the diary, with and without the cache.
+    """Run the shipped model on PROMPT, once with the KV cache and once without it, and return the trace.
 
-    Each run begins with a training pass.
+    Each of the two recorded runs begins with a training pass.
     """
     model, tokenizer = shipped.load_shipped()
     name = "weather diaries"
@@ -55,10 +55,10 @@ def record_diary() -> Trace:
 
 @torch.inference_mode()
 def record_logits(trace: Trace) -> DiaryLogits:
-    """Run the recorded text, without its last word, in one pass, and return its logits.
+    """Run the recorded diary, without its last word, in one pass, and return the logits of this pass.
 
-    The result also has other replies to the same prompt, and attention weights in other texts; see
-    `DiaryLogits`.
+    The result also contains a reply to PROMPT for each of OTHER_SAMPLINGS, and the name head's attention
+    weights for NAMED_TEXTS; see `DiaryLogits`.
     """
     model, tokenizer = shipped.load_shipped()
     ids = [token.id for token in trace.sequences[0].tokens]
@@ -75,16 +75,17 @@ def record_logits(trace: Trace) -> DiaryLogits:
 
 
 class TextAndWeights(NamedTuple):
-    """A text with its next word, and an attention weight for each word except the next one."""
+    """A text with the next word, which the model predicts, and one attention weight per word before it."""
 
     text: str
     weights: list[float]
 
 
 def name_head_weights(model: Transformer, tokenizer: Tokenizer, text: str) -> TextAndWeights:
-    """Return the attention weights of a text's last word in the head that finds names.
+    """Return how much the last word of a text attends to each word, in the head that finds names.
 
-    The weights are rounded to three decimals.
+    The attention weights are rounded to three decimals. The returned text includes the word that the model
+    predicts.
     """
     trace = record_model(model, text, tokenizer, max_new_tokens=1, training=False, recorded=[(0, 2)])
     words = [token.text for token in trace.sequences[0].tokens]
@@ -93,7 +94,7 @@ def name_head_weights(model: Transformer, tokenizer: Tokenizer, text: str) -> Te
 
 
 def main() -> None:
-    """Record both files, and print their paths."""
+    """Write the trace and the logits to their two files, and print the paths."""
     argument_parser(__doc__).parse_args()
     trace = record_diary()
     trace.save(TRACE_PATH)

@@ -1,8 +1,8 @@
-"""The settings of JupyterLab for `python -m tools lab`.
+"""The JupyterLab configuration that `python -m tools lab` uses.
 
-JupyterLab serves the whole repository. Git must see no change after a notebook was only opened and saved, so
-a hook removes the version of Python that JupyterLab writes. The original notebooks are saved in `fresh/` as
-read-only files.
+JupyterLab's root folder is the repository. When a notebook is saved, JupyterLab adds the version of Python. A
+hook removes it, so that git sees no change if the notebook was only opened and saved. When JupyterLab starts,
+the original notebooks are saved to `fresh/` as read-only files.
 """
 
 import sys
@@ -16,7 +16,11 @@ from tools.reset import save_originals
 
 
 def normalize_language_info(model: dict[str, Any], **_: Any) -> None:
-    """Remove the version of Python from a notebook before it is saved. JupyterLab calls this hook."""
+    """Remove the version of Python from a notebook's metadata. JupyterLab calls this hook before it saves.
+
+    Args:
+        model: the file to be saved, as JupyterLab's contents manager represents it.
+    """
     if model["type"] == "notebook":
         model["content"]["metadata"]["language_info"] = {"name": "python"}
 

@@ -1,6 +1,8 @@
-"""Measure the ladder of notebook 13, and write helpers/chapters/data/ladder.json. Run nothing else meanwhile.
+"""Time a decode step after each of notebook 13's optimizations, and write helpers/chapters/data/ladder.json.
 
-python -m tools ladder
+No other program may use the processor during the measurement.
+
+    python -m tools ladder
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The links and first cells that launch notebooks on Colab and Binder.
+"""The links that launch notebooks on Colab and Binder, and the notebooks' first code cell.
 
-The repository's address and the version are defined only in pyproject.toml; `stamp.py` writes them wherever
-they are used. Colab gets the notebook and the helpers from the same git tag, which `release.py`
-creates.
+The repository's address and the version are defined only in pyproject.toml; `stamp.py` copies them to the
+files that contain them. On Colab, the notebook and the helpers are loaded from the same git tag, which
+`release.py` creates.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ except ImportError:
 
 
 def argument_parser(description: str | None) -> argparse.ArgumentParser:
-    """Return a command's argument parser, with `description` as its help text, with the same line breaks."""
+    """Return an argument parser for a command. Its help text keeps the line breaks in `description`."""
     return argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -47,7 +47,7 @@ def project_table(root: Path = ROOT) -> dict[str, Any]:
 
 
 def repository_name(root: Path = ROOT) -> str:
-    """Return the repository as "OWNER/NAME"."""
+    """Return the owner and the name of the GitHub repository, as "OWNER/NAME"."""
     address: str = project_table(root)["urls"]["Repository"]
     return address.removeprefix(GITHUB)
 
@@ -58,34 +58,35 @@ def version_tag(root: Path = ROOT) -> str:
 
 
 def bootstrap_source(root: Path = ROOT) -> str:
-    """Return the source of a notebook's first code cell."""
+    """Return the source of a notebook's first code cell, which installs the helpers on Colab."""
     return BOOTSTRAP.format(github=GITHUB, repository=repository_name(root), tag=version_tag(root))
 
 
 def colab_url(path: str, root: Path = ROOT) -> str:
-    """Return the address of a notebook on Colab. `path` is relative to the root."""
+    """Return the URL that opens a notebook on Colab. `path` is relative to the root of the repository."""
     return f"https://colab.research.google.com/github/{repository_name(root)}/blob/{version_tag(root)}/{path}"
 
 
 def binder_url(path: str, root: Path = ROOT) -> str:
-    """Return the address of a notebook on Binder. `path` is relative to the root."""
+    """Return the URL that opens a notebook on Binder. `path` is relative to the root of the repository."""
     return f"https://mybinder.org/v2/gh/{repository_name(root)}/main?urlpath=lab/tree/{path}"
 
 
 def site_url(root: Path = ROOT) -> str:
-    """Return the address of the published site."""
+    """Return the URL of the published site on GitHub Pages."""
     owner, name = repository_name(root).split("/")
     return f"https://{owner}.github.io/{name}/"
 
 
 def launch_links(path: str, root: Path = ROOT) -> str:
-    """Return Markdown links that launch a notebook, and a link to the glossary.
+    """Return the Markdown of the links in a notebook's first cell, to Colab, to Binder and to the glossary.
 
-    The links are text, because pictures would be fetched whenever the notebook is opened and would be missing
+    They are text links. Badge images would be fetched whenever the notebook is opened, and would be missing
     offline.
 
     Args:
-        path: the notebook's path relative to the root.
+        path: the notebook's path relative to the root of the repository.
+        root: the root of the repository.
     """
     colab, binder = colab_url(path, root), binder_url(path, root)
     return f"run it in [Colab]({colab}) or [Binder]({binder}) · [words](words.ipynb)"

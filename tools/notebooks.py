@@ -1,12 +1,12 @@
-"""Run the notebooks from top to bottom, each in a fresh kernel, and store their outputs in them.
+"""Run the notebooks from top to bottom, each in a fresh kernel, and store their outputs.
 
-    python -m tools notebooks                         # all of them
-    python -m tools notebooks 03_decode 04            # those whose names begin like this
+    python -m tools notebooks                         # all notebooks
+    python -m tools notebooks 03_decode 04            # those whose file names begin with 03_decode or 04
 
-Everything that depends on the run and not on the code is removed (state and ids of widgets, timings, the
-version of Python), so that a second run changes nothing. A notebook that raises or writes to stderr is left
-unchanged. If the data or words of a live view have changed, its picture in `helpers/stepper/stills/` is taken
-again with Chromium.
+Everything that can change between two runs of the same code is removed: the state and the ids of widgets,
+timings, and the version of Python. If a cell raises an exception or writes to stderr, the file is left
+unchanged. If the data or the sentences of an interactive view have changed, its picture in
+`helpers/stepper/stills/` is taken again with Chromium.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def execute_notebook(
     Args:
         book: the notebook.
         folder: the kernel's working directory.
-        env: environment variables of the kernel; None for those of this process.
-        keep_widgets: whether to store the state of widgets in the notebook's metadata.
+        env: the kernel's environment variables; if None, those of this process.
+        keep_widgets: whether to store the state of the widgets in the notebook's metadata.
 
     Raises:
         nbclient.exceptions.CellExecutionError: a cell without the tag `raises-exception` raised.
@@ -59,7 +59,11 @@ def execute_notebook(
 
 
 def normalize_notebook(book: NotebookNode) -> None:
-    """Remove from a notebook everything that differs from run to run."""
+    """Remove from a notebook everything that can change between two runs of the same code.
+
+    Timings and the notebook's metadata are removed, the ids of widgets are replaced by consecutive numbers,
+    and consecutive stream outputs are merged.
+    """
     book.metadata = nbformat.from_dict({"kernelspec": KERNELSPEC, "language_info": {"name": "python"}})
     numbers = itertools.count(1)
     CoalesceStreamsPreprocessor().preprocess(book, {})  # so that a progress bar is one line
@@ -71,13 +75,16 @@ def normalize_notebook(book: NotebookNode) -> None:
 
 
 def run_and_store(path: Path, retake_all: bool = False) -> list[str]:
-    """Run a notebook and write the file, or return the errors and leave the file unchanged.
+    """Run a notebook, and write it to its file with the new outputs.
 
-    If new pictures of its views were taken, the notebook is run again to show these pictures.
+    If new stills of its views were taken, the notebook is run again, so that its outputs contain them.
 
     Args:
         path: the notebook.
-        retake_all: whether to take the pictures of all views again.
+        retake_all: whether to take the stills of all views again.
+
+    Returns:
+        Error messages. If there are any, the file was left unchanged.
     """
     from tools import stills  # not at the top: whoever imports this module may have no playwright
 
@@ -99,9 +106,10 @@ def run_and_store(path: Path, retake_all: bool = False) -> list[str]:
 
 
 def notebook_paths(beginnings: list[str]) -> list[Path]:
-    """Return the notebooks whose file names begin with one of `beginnings`, or all notebooks without any.
+    """Return the paths of the notebooks whose file names begin with one of `beginnings`.
 
-    If one of `beginnings` matches no notebook, the program exits with a message.
+    If `beginnings` is empty, the paths of all notebooks are returned. If one of them matches no notebook, the
+    program exits with a message.
     """
     paths = sorted((ROOT / "notebooks").glob("*.ipynb"))
     starts = [Path(name).name for name in beginnings]

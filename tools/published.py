@@ -1,8 +1,9 @@
-"""Record the published model of the gallery: `python -m tools published`.
+"""Record a run of a published model, SmolLM2, for the gallery: `python -m tools published`.
 
-It needs the model or a network. It writes tools/data/smollm2.json, from which the gallery is made without the
-model. The file has the attention weights of three heads in three layers; those of all 9 heads in all 30
-layers would be thirty times as many.
+This needs the model's files, which are downloaded if they are not on this machine. The trace is written to
+tools/data/smollm2.json, so that the gallery can be made without the model. It contains the attention weights
+of only three heads in each of three layers. All 9 heads in all 30 layers would take thirty times as much
+space.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ LAYERS, HEADS = (1, 16, 23), (0, 2, 8)  # from 0; layers and heads in which ther
 
 
 def main() -> None:
-    """Record how the model continues the prompt, with and without the cache."""
+    """Run the model on PROMPT, once with the KV cache and once without it, and write the trace."""
     argument_parser(__doc__).parse_args()
     folder = published.find_published()
     if folder is None:

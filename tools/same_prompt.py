@@ -1,11 +1,16 @@
-"""Record how a prompt gets a different reply in a batch: helpers/chapters/data/same_prompt.json.
+"""Record how replies change when their prompts are run in a batch, for notebook 21.
 
     python -m tools same_prompt
 
-Records the runs for Carla's prompt, three pairs of runs for the reader to judge, and the replies to a
-thousand diaries, alone and in batches of 8. This takes two minutes. The results depend on the order of sums,
-which depends on the processor. Therefore they are recorded with the kernels for AVX2 (eight numbers at a
-time), which newer processors also support.
+This takes two minutes. It writes helpers/chapters/data/same_prompt.json, which contains
+
+- the replies to Carla's prompt, alone and in a batch;
+- three pairs of runs, for which the reader decides whether one of the two runs has a bug;
+- how many replies to a thousand prompts differ between runs alone and runs in batches of 8.
+
+The results depend on the order in which floating-point values are summed, and this order depends on the
+processor. Therefore the runs use the kernels for AVX2 (eight float32 values at a time), which newer
+processors also support.
 """
 
 from __future__ import annotations
@@ -48,7 +53,7 @@ N_DIARIES, N_TOKENS = 1000, 24
 def answer_in_batches(
     model: Transformer, prompts: Sequence[Sequence[int]], n_tokens: int, batch_size: int
 ) -> list[GreedyReply]:
-    """Return the replies to prompts, in order, from batches of `batch_size` prompts."""
+    """Run the prompts in batches of `batch_size`, and return one reply per prompt, in the same order."""
     return [
         reply
         for i in range(0, len(prompts), batch_size)
@@ -57,27 +62,30 @@ def answer_in_batches(
 
 
 class CoreWithHiddenKeys(Core):
-    """Computes attention with `n_hidden` additional keys, which are masked."""
+    """An attention core that appends `n_hidden` masked keys and values, as padding does."""
 
     def __init__(self, scale: float, n_hidden: int) -> None:
         super().__init__(scale)
         self.n_hidden = n_hidden
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        """Return contexts, (B, H, T, Dv); see `Core.forward`."""
+        """Return the contexts, of shape (B, H, T, Dv); see `Core.forward`."""
         k, v = (torch.cat([x, x[:, :, -1:].expand(-1, -1, self.n_hidden, -1)], dim=2) for x in (k, v))
         return super().forward(q, k, v, F.pad(mask, (0, self.n_hidden)))
 
 
 class LinearWithMoreRows(nn.Module):
-    """Computes a product with `n_rows` additional rows in the left matrix, and drops their results."""
+    """A linear layer whose input gets `n_rows` additional rows, as in a larger batch.
+
+    The outputs of the additional rows are dropped.
+    """
 
     def __init__(self, part: nn.Module, n_rows: int) -> None:
         super().__init__()
         self.part, self.n_rows = part, n_rows
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the product without the additional rows: (B, T, C) → (B, T, C')."""
+        """Return the layer's output without the additional rows: (B, T, C) → (B, T, C')."""
         rows = x.flatten(0, -2)
         others = rows[-1:].flip(-1).expand(self.n_rows, -1)
         return self.part(torch.cat([rows, others]))[: len(rows)].unflatten(0, x.shape[:-1])
@@ -86,7 +94,13 @@ class LinearWithMoreRows(nn.Module):
 def replace_modules(
     model: Transformer, module_class: type[nn.Module], make_replacement: Callable[[Any], nn.Module]
 ) -> Transformer:
-    """Return a copy of a model in which all modules of a class are replaced."""
+    """Return a copy of a model in which every module of class `module_class` is replaced.
+
+    Args:
+        model: the model, which is not changed.
+        module_class: the class of the modules to replace.
+        make_replacement: returns the new module for a given module of the copy.
+    """
     copied = copy.deepcopy(model)
     for part in list(copied.modules()):
         for name, child in part.named_children():
@@ -96,29 +110,32 @@ def replace_modules(
 
 
 def with_hidden_keys(model: Transformer, n_hidden: int) -> Transformer:
-    """Return a copy of a model with `n_hidden` more, masked keys in its attention, as in a padded batch."""
+    """Return a copy of a model that attends with `n_hidden` additional masked keys, as in a padded batch."""
     return replace_modules(model, Core, lambda core: CoreWithHiddenKeys(core.scale, n_hidden))
 
 
 def with_more_rows(model: Transformer, n_rows: int) -> Transformer:
-    """Return a copy of a model with `n_rows` more rows in its products, as in a batch without padding."""
+    """Return a copy of a model with `n_rows` additional rows in the input of each linear layer.
+
+    A batch without padding has the same effect on the layers.
+    """
     return replace_modules(model, nn.Linear, lambda part: LinearWithMoreRows(part, n_rows))
 
 
 def top_2_margin(logits: Tensor) -> Tensor:
-    """Return the largest logit minus the second largest, (…, V) → (…,)."""
+    """Return the largest logit minus the second largest. `logits` has shape (…, V), the result shape (…)."""
     best = logits.topk(2).values
     return best[..., 0] - best[..., 1]
 
 
 class ReplyChanges(NamedTuple):
-    """How replies differ between two runs with different batches.
+    """How the replies to the same prompts differ between two runs with different batch sizes.
 
     Attributes:
-        changed_replies: number of replies that changed.
-        compared_words: number of words that were compared: those of each reply up to and including the first
-            difference.
-        ties: number of compared words with a top-2 margin of exactly 0 in the first run.
+        changed_replies: number of replies that differ.
+        compared_words: number of compared words. Each reply is compared up to and including its first word
+            that differs.
+        ties: number of compared words at which the two largest logits of the first run are equal.
     """
 
     changed_replies: int
@@ -127,12 +144,13 @@ class ReplyChanges(NamedTuple):
 
 
 def count_changes(before: Sequence[GreedyReply], after: Sequence[GreedyReply]) -> ReplyChanges:
-    """Compare the words of replies up to and including the first difference of each pair.
+    """Compare each reply in `before` with the reply to the same prompt in `after`, and count the changes.
 
-    After the first difference, two replies continue different texts.
+    Two replies are compared only up to and including the first word that differs. After that word they
+    continue different texts.
 
     Args:
-        before, after: the replies to the same prompts in two runs.
+        before, after: the replies in the two runs, in the same order.
     """
     texts, words, ties = 0, 0, 0
     for a, b in zip(before, after, strict=True):
@@ -144,10 +162,16 @@ def count_changes(before: Sequence[GreedyReply], after: Sequence[GreedyReply]) -
 
 
 class CacheWithOverwrittenValue(PagedCache):
-    """A cache with a bug: after the prompt, the fourth token's value in the third layer is wrong."""
+    """A paged cache with a deliberate bug.
+
+    In every pass after the prompt, the third layer gets a wrong value (V) for the fourth token.
+    """
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Return all keys and values, with one wrong value after the prompt; see `Cache.append`."""
+        """Append keys and values, and return all of them; see `Cache.append`.
+
+        After the prompt, one of the values returned for the third layer is wrong.
+        """
         keys, values = super().append(layer, k, v)
         if layer == 2 and self.lengths[0]:
             values[:, :, 3] = values[:, :, 4].flip(1)
@@ -156,15 +180,15 @@ class CacheWithOverwrittenValue(PagedCache):
 
 @torch.inference_mode()
 def run_in_transformers(model: Any, ids: Sequence[int], forced_ids: Sequence[int]) -> GreedyReply:
-    """Run a prompt and then a given reply, token by token, with a model of `transformers`.
+    """Run a prompt, and then a given reply token by token, in a `transformers` model.
 
     Args:
-        model: the model.
+        model: the `transformers` model.
         ids: the token ids of the prompt.
-        forced_ids: the token ids of the reply, which are run whatever the model predicts.
+        forced_ids: the token ids of the reply. They are run even where the model predicts another token.
 
     Returns:
-        The tokens that the model predicts, and their logits.
+        The token that the model predicts at each position of the reply, and the logits.
     """
     cache, steps = DynamicCache(config=model.config), []
     for input_ids in (ids, *([token] for token in forced_ids[:-1])):
@@ -176,16 +200,17 @@ def run_in_transformers(model: Any, ids: Sequence[int], forced_ids: Sequence[int
 def compare_runs(
     tokenizer: Tokenizer, forced_ids: Sequence[int], a: GreedyReply, b: GreedyReply
 ) -> dict[str, Any]:
-    """Return how two runs of the same words differ.
+    """Compare the logits of two runs of the same reply.
 
     Args:
-        tokenizer: the tokenizer.
-        forced_ids: the token ids of the words.
+        tokenizer: the tokenizer of both models.
+        forced_ids: the token ids of the reply.
         a, b: the two runs.
 
     Returns:
-        "largest": the largest absolute logit of the first run. "places": for each word, the most probable
-        word in each run, the margin and the difference, as in `WordComparison`.
+        A dict with two keys. "largest" is the largest absolute logit in the first run. "places" is a list
+        with one item per compared word of the reply: [most probable word in run a, most probable word in
+        run b, margin, difference], as in `WordComparison`.
     """
     vocabulary, words = tokenizer.words([*range(a.logits.shape[1])]), tokenizer.words(forced_ids)
     sides = [
@@ -202,15 +227,18 @@ def compare_runs(
 
 
 def record_suspect_pairs(model: Transformer, narrow: Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Return three pairs of runs of Carla's words, each in the form of `compare_runs`.
+    """Compare three pairs of runs of the reply to Carla's prompt; see `compare_runs`.
 
-    Two pairs compare this project's model with `transformers`, in bfloat16 and in float32. In the third pair,
-    one run has a cache with a bug.
+    Two pairs compare this project's model with `transformers`, one in bfloat16 and one in float32. In the
+    third pair, in float32, the second run has a cache with a bug.
 
     Args:
         model: the model in float32.
-        narrow: the model in bfloat16.
-        tokenizer: the tokenizer.
+        narrow: the same model in bfloat16.
+        tokenizer: the model's tokenizer.
+
+    Returns:
+        {name of the pair: result of `compare_runs`}.
     """
     prompt = tokenizer.encode(BATCH_PROMPTS[0])
     forced = generate_batch(model, [prompt], N_TOKENS)[0].tokens
@@ -230,15 +258,16 @@ def record_suspect_pairs(model: Transformer, narrow: Transformer, tokenizer: Tok
 
 
 def record_carla_prompt(model: Transformer, narrow: Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Answer Carla's prompt alone and in a batch, then alone with masked keys or more rows in its passes.
+    """Record the replies to Carla's prompt, alone and in a batch, and why they differ.
 
     Args:
         model: the model in float32.
-        narrow: the model in bfloat16.
-        tokenizer: the tokenizer.
+        narrow: the same model in bfloat16, which gives the two replies.
+        tokenizer: the model's tokenizer.
 
     Returns:
-        Both replies, the first two different words, their logits, and the counts of `count_changed_logits`.
+        A dict with both replies, the two words at which they first differ, the logits of these two words in
+        both runs, and the result of `count_changed_logits`.
     """
     prompts = [tokenizer.encode(text) for text in BATCH_PROMPTS]
     alone, batched = (generate_batch(narrow, batch, N_TOKENS)[0] for batch in (prompts[:1], prompts))
@@ -260,7 +289,10 @@ def record_carla_prompt(model: Transformer, narrow: Transformer, tokenizer: Toke
 def count_changed_logits(
     models: Sequence[Transformer], prompts: Sequence[Sequence[int]], n_hidden: int
 ) -> dict[str, dict[str, int]]:
-    """Count the logits that differ from those of the first prompt run alone, for each change and dtype.
+    """Count how many of the first prompt's logits change when the prompt is no longer run alone.
+
+    There are three changes: masked keys are added, rows are added to each matrix product, or the prompt is
+    run in a batch with the other prompts. In all these runs, the reply is the one from the run alone.
 
     Args:
         models: the same model in several dtypes.
@@ -268,7 +300,7 @@ def count_changed_logits(
         n_hidden: number of masked keys.
 
     Returns:
-        {change: {dtype: count}}.
+        {change: {dtype: number of logits that differ}}.
     """
     counts: dict[str, dict[str, int]] = {}
     for model in models:
@@ -289,7 +321,10 @@ def count_changed_logits(
 
 
 def count_changed_replies(model: Transformer, prompts: list[list[int]]) -> dict[str, int]:
-    """Count the replies that change when prompts are run in batches of 8 instead of alone."""
+    """Count the replies that change when prompts are run in batches of 8 instead of alone.
+
+    The result has the three counts of `ReplyChanges`, under the names that the recorded file uses.
+    """
     counts = count_changes(*(answer_in_batches(model, prompts, N_TOKENS, size) for size in (1, 8)))
     return {
         "texts that changed": counts.changed_replies,
@@ -299,7 +334,7 @@ def count_changed_replies(model: Transformer, prompts: list[list[int]]) -> dict[
 
 
 def main() -> None:
-    """Record everything, and write the file."""
+    """Make all records, and write them to same_prompt.json."""
     argument_parser(__doc__).parse_args()
     if torch.backends.cpu.get_cpu_capability() != "AVX2":
         sys.exit("this processor does not support AVX2, which the record needs; nothing was written")

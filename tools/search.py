@@ -1,7 +1,7 @@
-"""The page that searches the site, which contains its own index. site.py writes the page.
+"""The site's search page, written by site.py. The page contains the search index.
 
-An entry of the index is a section of a notebook, a question, a word of the glossary, or another page. Folded
-text, such as an answer, is not indexed, and neither are the outputs of cells.
+Each entry in the index is a section of a notebook, a question, a term from the glossary, or one of the other
+pages. Folded text, such as the answer to an exercise, is not indexed. Cell outputs are not indexed either.
 """
 
 from __future__ import annotations
@@ -43,18 +43,19 @@ mark { background: none; color: inherit; font-weight: 700; }
 
 
 def element_text(tag: Tag) -> str:
-    """Return the text of an element, without import statements."""
+    """Return the text of an HTML element on one line, without import statements."""
     return " ".join(IMPORT.sub("", tag.get_text()).split())
 
 
 def notebook_sections(name: str, soup: BeautifulSoup) -> Iterator[dict[str, str]]:
-    """Yield an entry for each cell and heading of a notebook, with the text that follows the heading.
+    """Yield the index entries for a notebook.
 
-    The text before a cell's first heading belongs to the last heading of an earlier cell.
+    Each cell is split at its headings, and each piece becomes an entry. The text before a cell's first
+    heading is an entry under the last heading of the earlier cells.
 
     Args:
         name: the file name of the notebook's page.
-        soup: the page.
+        soup: the parsed HTML of the page.
     """
     title = heading = element_text(soup.h1 or soup)
     for cell in soup.select('[id^="cell-id="]'):
@@ -70,7 +71,13 @@ def notebook_sections(name: str, soup: BeautifulSoup) -> Iterator[dict[str, str]
 
 
 def glossary_entries(folder: Path) -> Iterator[dict[str, str]]:
-    """Yield an entry for each word of the glossary, with its meaning and the cell that introduces it."""
+    """Yield one index entry per term in the glossary, with its meaning.
+
+    The entry's address is the cell that introduces the term.
+
+    Args:
+        folder: the folder with the notebooks.
+    """
     bold = glossary.bold_texts(folder)
     for group in glossary.read_glossary().values():
         for word, meaning in group.items():
@@ -81,12 +88,12 @@ def glossary_entries(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def search_entries(pages: dict[str, str], questions: list[Link], folder: Path) -> list[dict[str, str]]:
-    """Return all entries of the index. The questions, with their answers, come first.
+    """Return all index entries: first the questions with their answers, then the glossary, then the pages.
 
     Args:
         pages: the HTML of each page, by file name.
         questions: links to the cells that answer the questions.
-        folder: the folder of the notebooks.
+        folder: the folder with the notebooks.
     """
     found: list[dict[str, str]] = []
     titles: dict[str, str] = {}
@@ -115,7 +122,7 @@ def search_entries(pages: dict[str, str], questions: list[Link], folder: Path) -
 
 
 def search_page(pages: dict[str, str], questions: list[Link], folder: Path) -> str:
-    """Return the page that searches `pages`. The arguments are those of `search_entries`."""
+    """Return the HTML of the search page for `pages`. The arguments are those of `search_entries`."""
     index = [{"id": n, **place} for n, place in enumerate(search_entries(pages, questions, folder))]
     data = escape_for_script(json.dumps({"places": index, "said": UI_TEXTS}, ensure_ascii=False))
     body = (

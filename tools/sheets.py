@@ -1,8 +1,8 @@
-"""Two worksheets for a class, each on one sheet of paper, blank and with answers. site.py writes them.
+"""Two worksheets for a class, on memory and on serving. site.py writes both, blank and with answers.
 
-The texts of the worksheets are in `tools/data/sheets/`. In these texts, {…} is a given number, […] is a blank
-to write in, and <<…>> is a table or a drawing. All numbers and answers are computed here, with the functions
-of `helpers` that the notebooks use.
+Each worksheet fits on one sheet of paper. Its text is a Markdown template in `tools/data/sheets/`, in which
+{…} is replaced by a given value, […] by a blank or an answer, and <<…>> by a table or a drawing. All values
+and answers are computed here, with the functions from `helpers` that the notebooks also use.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ SHEET_STYLE = (TEXTS / "style.css").read_text(encoding="utf-8")
 
 
 class Block(NamedTuple):
-    """A table or a drawing: its CSS class, the cells of its header, and its rows.
+    """A table or a drawing in a worksheet: its CSS class, the cells of its header, and its rows.
 
-    The first cell of a row is given, and the others are answers.
+    The first cell of each row is given. The other cells are answers, and are empty in the blank worksheet.
     """
 
     css_class: str
@@ -40,7 +40,10 @@ class Block(NamedTuple):
 
 
 class SheetParts(NamedTuple):
-    """The given numbers, the answers, and the tables and drawings of a sheet, by their names in its text."""
+    """What is inserted into a worksheet's template: given values, answers, and tables or drawings.
+
+    Each of them is stored by its name in the template.
+    """
 
     given: dict[str, Any]
     answers: dict[str, Any]
@@ -48,16 +51,19 @@ class SheetParts(NamedTuple):
 
 
 def kv_nbytes_per_user(n_kv_heads: int = MODEL.n_kv_heads, tokens: int = TOKENS) -> int:
-    """Return the size of one user's KV entries in bytes, if the model had `n_kv_heads` KV heads."""
+    """Return the size in bytes of the KV entries per user, for a context of `tokens` tokens.
+
+    The model is MODEL, but with `n_kv_heads` KV heads.
+    """
     return cache_nbytes(MODEL.layers, tokens) * n_kv_heads // MODEL.n_kv_heads
 
 
 def max_users(bytes_per_weight: float = 2, nbytes_per_user: int = kv_nbytes_per_user()) -> int:
-    """Return the number of users that fit on the card next to the weights.
+    """Return the number of users whose KV entries fit in the memory of CARD, in addition to the weights.
 
     Args:
-        bytes_per_weight: bytes of one number of the weights.
-        nbytes_per_user: bytes of one user's KV entries.
+        bytes_per_weight: bytes per weight of the model.
+        nbytes_per_user: size of the KV entries per user, in bytes.
     """
     return users_that_fit(
         CARD.memory_nbytes, nbytes_of(MODEL.n_parameters, bytes_per_weight), nbytes_per_user
@@ -65,7 +71,10 @@ def max_users(bytes_per_weight: float = 2, nbytes_per_user: int = kv_nbytes_per_
 
 
 def memory_sheet() -> SheetParts:
-    """Return the sheet on memory: bytes of a token and of the weights, and the number of users that fit."""
+    """Return the values and answers for the worksheet on memory.
+
+    Students compute the bytes per token in the KV cache, the bytes of the weights, and how many users fit.
+    """
     row, heads, card = MODEL.cache_nbytes_per_token(), MODEL.n_heads, CARD.memory_nbytes
     given = {"model": MODEL.name, "heads": heads, "card": card // GIB, "tokens": f"{TOKENS:,}"}
     given |= {"parameters": f"{MODEL.n_parameters / 1e9:.2f}", "gib": f"{GIB / 1e9:.3f}"}
@@ -91,7 +100,13 @@ def memory_sheet() -> SheetParts:
 
 
 class FilledPool(NamedTuple):
-    """A page pool after the requests A, B and C, their block tables by name, and the token ids of C."""
+    """A page pool that contains the KV entries of the requests A, B and C.
+
+    Attributes:
+        pool: the pool.
+        block_tables: the block table of each request, by its name.
+        c_ids: the token ids of request C.
+    """
 
     pool: PageManager
     block_tables: dict[str, list[int]]
@@ -99,7 +114,10 @@ class FilledPool(NamedTuple):
 
 
 def filled_page_pool() -> FilledPool:
-    """Run the requests A, B and C in a page pool, and return the pool."""
+    """Allocate pages for the requests A, B and C in a new pool, and cache their full pages.
+
+    The pages are allocated in the order of FREE.
+    """
     pool = PageManager(len(FREE), SIZE)
     pool.free = dict.fromkeys(FREE)
     tables = {name: [pool.allocate() for _ in range(pool.pages_needed(n))] for name, n in LENGTHS.items()}
@@ -110,7 +128,10 @@ def filled_page_pool() -> FilledPool:
 
 
 def serving_sheet() -> SheetParts:
-    """Return the sheet on serving: slots over time, pages of requests, and shared prefixes."""
+    """Return the values and answers for the worksheet on serving.
+
+    Its topics are the use of slots in each step, the pages of each request, and shared prefixes.
+    """
     pool, tables, c = filled_page_pool()
     replies = ", ".join(f"{chr(65 + n)} {reply}" for n, reply in enumerate(REPLIES))
     given = {"slots": SLOTS, "replies": replies, "size": SIZE, "free": ", ".join(map(str, FREE))}
@@ -141,11 +162,11 @@ def serving_sheet() -> SheetParts:
 
 
 def sheet_page(name: str, parts: SheetParts, solved: bool) -> str:
-    """Return a sheet as a page, blank or with the answers.
+    """Return a worksheet as an HTML page, blank or with the answers.
 
     Args:
-        name: the name of the text in `tools/data/sheets/`.
-        parts: the numbers, answers, tables and drawings of the sheet.
+        name: the name of the template in `tools/data/sheets/`, without its extension.
+        parts: the values, answers, tables and drawings to insert.
         solved: whether the answers are shown.
     """
     (given, answers, blocks), mark = parts, ' class="solved"' if solved else ""
@@ -170,7 +191,7 @@ def sheet_page(name: str, parts: SheetParts, solved: bool) -> str:
 
 
 def sheet_pages() -> dict[str, str]:
-    """Return both sheets, blank and with answers, by file name."""
+    """Return the pages of both worksheets, blank and with answers, as {file name: HTML}."""
     result = {"memory": memory_sheet(), "slots": serving_sheet()}
     return {
         f"{name}{'-answers' if solved else ''}.html": sheet_page(name, parts, solved)

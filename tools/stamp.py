@@ -1,11 +1,11 @@
-"""Write the repository's address and the version wherever they are used.
+"""Copy the repository's address and the version from pyproject.toml to all files that contain them.
 
-    python -m tools stamp OWNER/NAME        # change the address
-    python -m tools stamp                   # after a change in pyproject.toml, such as that of the version
-    python -m tools stamp --check           # change nothing; list the files that are not current, and fail
+    python -m tools stamp OWNER/NAME        # also change the address, in pyproject.toml and everywhere else
+    python -m tools stamp                   # after a change in pyproject.toml, such as a new version
+    python -m tools stamp --check           # change no file; list the files that are not current, and fail
 
-Both are defined only in pyproject.toml, and are copied to the README, CITATION.cff, and the badges and first
-code cells of the notebooks.
+These files are the README and other Markdown files, CITATION.cff, and the notebooks, where the badges and the
+first code cell are changed.
 """
 
 from __future__ import annotations
@@ -37,13 +37,19 @@ CITED = re.compile(r"^version: .*$", re.MULTILINE)
 
 
 def stamped_files(root: Path) -> Iterator[Path]:
-    """Yield the files that may be changed, pyproject.toml first."""
+    """Yield the paths of the files that may contain the address or the version, pyproject.toml first."""
     for pattern in STAMPED:
         yield from sorted(root.glob(pattern))
 
 
 def with_current_stamps(path: Path, text: str, root: Path) -> str:
-    """Update the badges, the first cell and the version in the text of a file, and return the text."""
+    """Return the content of a file with current badges, first code cell and version.
+
+    Args:
+        path: the path of the file.
+        text: the content of the file.
+        root: the root of the repository.
+    """
     if path.suffix == ".ipynb":
         book = nbformat.reads(text, as_version=4)
         for first in code_cells(book)[:1]:
@@ -58,7 +64,15 @@ def with_current_stamps(path: Path, text: str, root: Path) -> str:
 
 
 def write_stamps(repository: str, root: Path = ROOT) -> list[Path]:
-    """Write `repository`, such as "OWNER/NAME", and the version into all files. Return the changed files."""
+    """Write the repository's new address and the current version to all files that contain them.
+
+    Args:
+        repository: the new address on GitHub, as "OWNER/NAME".
+        root: the root of the repository.
+
+    Returns:
+        The paths of the changed files.
+    """
     old_page = site_url(root)
     old = re.compile(rf"(?<![\w-]){re.escape(repository_name(root))}(?![\w-])")
     owner, name = repository.split("/")
@@ -74,7 +88,7 @@ def write_stamps(repository: str, root: Path = ROOT) -> list[Path]:
 
 
 def stale_files(root: Path = ROOT) -> Iterator[str]:
-    """Yield a sentence for each file whose badges, first cell or version are not current."""
+    """Yield one sentence for each file whose badges, first code cell or version are not current."""
     for path in stamped_files(root):
         if with_current_stamps(path, text := path.read_text(encoding="utf-8"), root) != text:
             yield f"{path.relative_to(root)}: not what `python -m tools stamp` writes"

@@ -1,4 +1,7 @@
-"""Take stills of the live views in a notebook with Chromium. A still is a picture and its sentences."""
+"""Take stills of a notebook's interactive views, with Chromium.
+
+A still is a picture of a view, with the view's sentences as text. It is shown where the view cannot run.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,13 @@ READ_TEXT = """(view) => {
 
 
 class ViewInputs(NamedTuple):
-    """What a view gets from Python: its data as JSON, its options, and the content of a file, or b""."""
+    """What a view gets from Python.
+
+    Attributes:
+        data: the view's data, as JSON.
+        options: the view's options.
+        file: the content of the file that the view runs, such as a model's weights; b"" if there is no file.
+    """
 
     data: str
     options: dict[str, Any]
@@ -70,9 +79,9 @@ class ViewInputs(NamedTuple):
 
 
 def view_inputs(book: NotebookNode) -> Iterator[ViewInputs]:
-    """Yield the inputs of each view in a notebook.
+    """Yield the inputs of each view in a notebook, from the widget state in the notebook's metadata.
 
-    The notebook must have just been run with `keep_widgets`.
+    The notebook must have been run with `execute_notebook(…, keep_widgets=True)`.
     """
     kept = book.metadata.get("widgets", {}).get(STATE, {}).get("state", {})
     for one in kept.values():
@@ -81,14 +90,16 @@ def view_inputs(book: NotebookNode) -> Iterator[ViewInputs]:
 
 
 def take_stills(book: NotebookNode, retake_all: bool) -> bool:
-    """Take stills of a notebook's views that have no still, or whose sentences have changed.
+    """Take a still of each view in a notebook that has no still, or whose sentences have changed.
+
+    Without Chromium, existing stills are kept as they are.
 
     Args:
-        book: the notebook.
-        retake_all: whether to take stills of all views, as after a change of their look.
+        book: the notebook, with the state of its widgets.
+        retake_all: whether to take new stills of all views, as after a change in their appearance.
 
     Returns:
-        Whether any still was taken.
+        Whether a still was taken.
 
     Raises:
         FileNotFoundError: a view has no still, and there is no Chromium to take one.
@@ -120,7 +131,7 @@ def take_stills(book: NotebookNode, retake_all: bool) -> bool:
 
 
 def remove_unused_stills(books: Iterable[NotebookNode]) -> None:
-    """Remove all stills that do not appear in the notebooks."""
+    """Remove all stills whose pictures do not appear in the outputs of these notebooks."""
     outputs = [out for book in books for cell in book.cells for out in cell.get("outputs", [])]
     shown = {
         base64.b64decode(out["data"]["image/png"]) for out in outputs if "image/png" in out.get("data", {})
@@ -131,18 +142,26 @@ def remove_unused_stills(books: Iterable[NotebookNode]) -> None:
 
 
 def remove_still(png: Path) -> None:
-    """Remove the two files of a still. `png` is the path of its picture."""
+    """Remove a still's two files: its picture, `png`, and the JSON file next to it."""
     png.unlink()
     png.with_suffix(".json").unlink()
 
 
 def view_file(options: dict[str, Any]) -> bytes:
-    """Return the content of the file that a view runs, such as a model's weights, or b""."""
+    """Return the content of the file with the model that a view runs, or b"" if its options name no file."""
     return Live.file.read_bytes() if "file" in options else b""
 
 
 def open_view(browser: Browser, folder: Path, data: str, options: dict[str, Any]) -> Page:
-    """Open a view on a page of its own, in the light theme, without motion and as wide as a picture."""
+    """Open a page that contains only this view, in the light theme and without animations.
+
+    The viewport has the width of a still.
+
+    Args:
+        browser: the browser.
+        folder: a temporary folder, to which the page is written.
+        data, options: the inputs of the view.
+    """
     path, file = folder / "page.html", base64.b64encode(view_file(options)).decode()
     bytes_of = f'Uint8Array.from(atob("{file}"), (one) => one.charCodeAt(0)).buffer'
     mount = f"mountView(document.body, {data}, {json.dumps(options)}, async () => {bytes_of})"
@@ -165,7 +184,8 @@ def take_still(browser: Browser, data: str, options: dict[str, Any], with_pictur
     Args:
         browser: the browser.
         data, options: the inputs of the view.
-        with_picture: whether to take the picture, too, which takes most of the time.
+        with_picture: whether to take the picture, which takes most of the time. Without it, the still
+            contains only text.
     """
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -190,7 +210,7 @@ def take_still(browser: Browser, data: str, options: dict[str, Any], with_pictur
 
 
 def stack_images(images: list[Image.Image]) -> bytes:
-    """Put pictures one below the other, and return the result as a PNG with a palette."""
+    """Stack pictures vertically, with gaps, and return the result as a PNG with a palette of COLOURS."""
     gap, png = GAP * SHARPNESS, io.BytesIO()
     sheet = Image.new("RGBA", (images[0].width, sum(image.height + gap for image in images) - gap))
     y = 0

@@ -1,9 +1,12 @@
-"""Train the shipped checkpoint from scratch: `python -m tools train` (under 20 minutes on two cores).
+"""Train the shipped model from scratch: `python -m tools train` (under 20 minutes on two cores).
 
-Trains on weather diaries, prints what the model has learned, and writes config.json, model.safetensors,
-tokenizer.json and the page's file (see halve.py) to `helpers/weights/`. `--variant mqa` trains another of
-`shipped.VARIANTS`, in its own folder; all variants share the tokenizer. `--variant state --begin gqa` starts
-from the weights that the two variants have in common.
+The model is trained on weather diaries. The command prints what the model has learned, and writes four files
+to `helpers/weights/`: config.json, model.safetensors, tokenizer.json, and the model file for web pages (see
+halve.py).
+
+`--variant mqa` trains another of `shipped.VARIANTS`, and writes its config and weights to a separate folder.
+All variants have the same tokenizer. `--variant state --begin gqa` initializes the weights that both variants
+have with those of the trained gqa variant.
 """
 
 from __future__ import annotations
@@ -30,10 +33,11 @@ DIARIES = 200  # for the report
 
 
 def print_report(model: Transformer, tokenizer: Tokenizer) -> None:
-    """Print the next words of two prompts, and the share of held-out diaries that are signed correctly.
+    """Print the most probable next words of two prompts, and the share of diaries that are signed correctly.
 
-    There are two sets of diaries: one with any gap between the name and the signature, and one with a long
-    gap.
+    The share is printed for two sets of held-out diaries. In the first set, the gap between the name and the
+    signature has any length. In the second, it is at least 64 words. If the model supports a window cache,
+    the share with a window of 16 tokens is also printed.
     """
     for prompt in ("Today weather is so", "The soup is so"):
         words = evaluate.next_words(model, tokenizer, prompt)
@@ -51,7 +55,7 @@ def print_report(model: Transformer, tokenizer: Tokenizer) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Train the model, print the report, and save the files."""
+    """Train the model, print the report, and write the model's files."""
     parser = launch.argument_parser(__doc__)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--seed", type=int, default=0)

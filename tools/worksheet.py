@@ -1,7 +1,8 @@
-"""The worksheet for the first notebooks, on one sheet of paper, blank or with answers. site.py writes it.
+"""The worksheet for notebooks 01 and 03. site.py writes it twice, blank and with answers.
 
-It has two tables to be filled in by hand: the table of 01 (positions and heads), and the triangle of 03 (how
-often is each pair scored?). The toy computes the tokens, numbers, heads and answers.
+It fits on one sheet of paper, and has two tables to be filled in by hand. The table from notebook 01 has a
+row for each position and a column for each head. The triangle from notebook 03 shows how often each query-key
+pair is scored. Tokens, values, heads and answers are from helpers/toy.py and helpers/cost/counts.py.
 """
 
 from __future__ import annotations
@@ -67,7 +68,13 @@ footer { margin-top: 5mm; font-size: 8.5pt; }
 
 
 def printable_page(title: str, body: str, style: str = "") -> str:
-    """Return an HTML page for printing."""
+    """Return an HTML page in the style of the printed worksheets.
+
+    Args:
+        title: the title of the page.
+        body: the HTML of its body.
+        style: CSS rules in addition to STYLE.
+    """
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width">\n<title>{title}</title>'
@@ -76,9 +83,10 @@ def printable_page(title: str, body: str, style: str = "") -> str:
 
 
 def positions_and_heads_table(solved: bool = False) -> str:
-    """Return the table of positions and heads, with a row for each token of the prompt and a row for decode.
+    """Return the HTML table of positions and heads.
 
-    The heads' columns are blank unless `solved`.
+    It has one row per prompt token, and a row for the first new token. The columns of the heads are blank
+    unless `solved` is true.
     """
     words = [*toy.PROMPT, NEW]
     lines = [
@@ -107,7 +115,11 @@ def positions_and_heads_table(solved: bool = False) -> str:
 
 
 def pair_counts_table(solved: bool = False) -> str:
-    """Return the triangle of queries and keys of the long run. A heavy line marks the end of the prompt."""
+    """Return the HTML table of query-key pairs for a reply of REPLY tokens, without a cache.
+
+    Each cell is for the number of passes in which its pair is scored. The cells are blank unless `solved` is
+    true. A heavy line marks the end of the prompt.
+    """
     P = len(toy.PROMPT)
     n = P + REPLY - 1  # the last token emitted is never run
     head = "".join(f'<th scope="col">{key}</th>' for key in range(1, n + 1))
@@ -127,7 +139,7 @@ def pair_counts_table(solved: bool = False) -> str:
 
 
 def worksheet_page(solved: bool = False) -> str:
-    """Return the worksheet as a page, blank or with the answers."""
+    """Return the worksheet as an HTML page, blank or with the answers."""
     P, blanks = len(toy.PROMPT), ""
     for name, cached in (("without a cache", False), ("with the cache", True)):
         work = reply_counts(prompt_tokens=P, reply_tokens=REPLY, cached=cached)
