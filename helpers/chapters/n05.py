@@ -87,7 +87,8 @@ def run_pass(words: Sequence[str], cache: toy.KVCache | None) -> np.ndarray:
 
     Args:
         words: the new words.
-        cache: the cache, to which the KV entries of the new words are added. None stands for an empty cache.
+        cache: the cache, to which the KV entries of the new words are added. With None, an empty cache is
+            used.
     """
     weights, T, cache = load_weights(), len(words), ModelCache() if cache is None else cache
     positions, mask = cache.positions(T) - 1, cache.mask(T)  # the model counts from 0
