@@ -1,7 +1,8 @@
-"""The interactive views: `Live`, `Stepper`, `Race`, `WhatIf`, `Pool` and `StepTime`.
+"""The interactive views.
 
-They show the live model; the passes of a run; a race with and without the cache; a changed prompt; the page
-pool of an engine; and the time of a step.
+`Live` runs the shipped model in the page. `Stepper` shows the passes of a recorded run, and `Race` compares
+two runs, with and without the cache. `WhatIf` shows what a changed prompt does to the cache. `Pool` shows the
+page pool of an engine, and `StepTime` the time of one step on a card.
 """
 
 from helpers.stepper.live import Live

@@ -1,4 +1,4 @@
-"""The texts of view.json, and how percentages and sentences are formatted. js/format.ts does the same."""
+"""Read the texts of the views from view.json, and format numbers and sentences as js/format.ts does."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ _SLOT = re.compile(r"\{(\w+)(?:\|([\w ]+))?\}")
 
 
 def percent(p: float) -> str:
-    """Format a fraction as a percentage, such as 72.3%. Almost 0 is <0.1%, and almost 1 is >99.9%."""
+    """Format a fraction as a percentage, such as 72.3%, or as <0.1% or >99.9% if it is almost 0 or 1."""
     if 0 < p < 0.0005:
         return "<0.1%"
     return ">99.9%" if 0.9995 <= p < 1 else f"{100 * p:.1f}%"
 
 
 def fill_template(template: str, **values: object) -> str:
-    """Fill in a template of view.json: {pairs} becomes a value, {pairs|pair} a count such as "15 pairs"."""
+    """Fill in the slots of a template from view.json.
+
+    The slot {pairs} becomes the value of `pairs`. The slot {pairs|pair} becomes the value with a noun in the
+    singular or plural: "1 pair", "15 pairs".
+    """
 
     def one(slot: re.Match[str]) -> str:
         value, unit = values[slot[1]], slot[2]

@@ -1,4 +1,4 @@
-"""The live view: the reader presses Enter, and the shipped model writes in the page."""
+"""The live view: the reader presses Enter, and the shipped model generates text in the page."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from helpers.stepper.view import View
 PROMPT = "Mia writes from Oslo. Monday is sunny in Oslo. Mia swam in the lake. Today weather is so nice."
 SEED = 12
 LIVE: dict[str, Any] = VIEW["live"]
-# The head of the shipped model that finds names and cities, from 0. A test checks what it finds.
+# The layer and head, from 0, with which the shipped model finds names and cities. A test checks them.
 NAME_HEAD = {"layer": 0, "head": 2}
 
 
 class Live(View):
-    """A text box with the beginning of a diary, which the series' own model continues in the page.
+    """A text box with a prompt, the beginning of a diary, which the shipped model continues in the page.
 
     Args:
-        published: a GGUF file in the page's folder, which readers can load with a button.
+        published: the path of a GGUF file that is in the same folder as the page. Readers can load this
+            model with a button.
     """
 
     view = "live"
@@ -34,7 +35,11 @@ class Live(View):
 
     @property
     def data(self) -> str:
-        """The model's word classes, heads and sizes, and models and cards to compare it with, as JSON."""
+        """What the view needs besides the weights, as JSON.
+
+        These are the word classes of the vocabulary, the head that finds names, the model's size in
+        parameters and bytes, and the models and the card to compare the model with.
+        """
         kinds = [corpus.NAMES, corpus.CITIES, *({*words} for words in corpus.BLANKS.values())]
         shown = {
             "kinds": [sorted(kind) for kind in kinds],
@@ -52,14 +57,14 @@ class Live(View):
 
     @property
     def parameters(self) -> int:
-        """How many numbers the file has after its header. Each takes 16 bits."""
+        """The number of parameters in the weights file. After the header, each parameter takes 16 bits."""
         with self.file.open("rb") as file:
             header = int.from_bytes(file.read(8), "little")
         return (self.file.stat().st_size - 8 - header) // 2
 
     @property
     def options(self) -> dict[str, Any]:
-        """The initial text and seed, and the model that can be downloaded, if any."""
+        """The initial prompt and seed, and the published model that readers can load, if any."""
         fetched = {"published": self.published} if self.published else {}
         return {"text": PROMPT, "seed": SEED, **fetched}
 

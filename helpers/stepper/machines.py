@@ -1,4 +1,4 @@
-"""Models and cards to choose from in a view instead of the recorded model, as data for js/cost.ts."""
+"""The models and cards that readers can choose in a view, as data for js/cost.ts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SIZES = ("name", "hidden_size", "vocab_size", "tied", "n_active", "experts", "m
 
 
 def models_and_cards() -> dict[str, list[dict[str, Any]]]:
-    """Return all models, smallest first, and all cards, with the fields of each that js/cost.ts needs."""
+    """Return all models, starting with the shipped one, and all cards, as dicts of what js/cost.ts needs."""
     return {
         "models": [model_fields(model) for model in (SHIPPED_MODEL, *MODELS.values())],
         "cards": [
@@ -28,11 +28,15 @@ def models_and_cards() -> dict[str, list[dict[str, Any]]]:
 
 
 def model_fields(model: PublishedModel) -> dict[str, Any]:
-    """Return a model's sizes, and its layers grouped by type.
+    """Return a model's dimensions and parameter count, and its layers grouped by type.
 
-    Each type of layer has these fields: the number of layers; how many numbers one KV entry or state has; the
-    window in tokens, or None; whether the layers keep a state; the number of KV heads that cards can share (1
-    for a latent, None for a state); and the operations for one query-key pair in all heads.
+    Each type of layer is a dict:
+        layers: number of layers of this type.
+        entry_size: number of values in one KV entry, or in the state of a sequence.
+        window: number of tokens in the window, or None.
+        state: whether the layers keep a state instead of KV entries.
+        kv_heads: number of KV heads that can be divided among cards: 1 for a latent, None for a state.
+        pair: number of operations for one query-key pair in all heads.
     """
     layer_types = [
         {

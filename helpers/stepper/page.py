@@ -1,4 +1,7 @@
-"""Build a page with views and their data. It can be opened from disk, and loads nothing from a network."""
+"""Build a page with interactive views and the data of the views.
+
+The page can be opened from disk, and loads nothing from other sites.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,14 @@ ADDRESS = re.compile(r"https://[^\s<>&\"']+[\w/]")
 
 
 class ViewData(NamedTuple):
-    """What the front end needs of a view: its data as JSON, and its options."""
+    """What the front end needs to show a view: the view's data, as JSON, and the view's options."""
 
     data: str
     options: dict[str, Any]
 
 
 class ViewLike(Protocol):
-    """The attributes of a view that a page needs."""
+    """An object with the attributes of a view that `build_page` needs."""
 
     @property
     def view(self) -> str: ...
@@ -48,7 +51,7 @@ class ViewLike(Protocol):
 
 
 def _paragraphs(texts: str | Iterable[str]) -> str:
-    """Return plain text as HTML paragraphs, in which addresses that begin with https:// are links."""
+    """Return plain text as HTML paragraphs. Addresses in it that begin with https:// become links."""
     texts = [texts] if isinstance(texts, str) else texts
     linked = (ADDRESS.sub(r'<a href="\g<0>">\g<0></a>', escape(text)) for text in texts)
     return "\n".join(f"<p>{text}</p>" for text in linked)
@@ -61,7 +64,7 @@ def escape_for_script(text: str) -> str:
 
 @dataclass(frozen=True)
 class Link:
-    """An item of a list: a link, and a few words after it."""
+    """A link, and a note that a list of links shows after it."""
 
     text: str
     address: str
@@ -74,12 +77,12 @@ class Section:
 
     Attributes:
         before, after: paragraphs before and after the view, as plain text.
-        view: the view, if there is one.
-        heading: the section's heading.
-        links: a list of links at the end.
+        view: the section's view, or None.
+        heading: the section's heading, or "".
+        links: links that are listed at the end of the section.
         moments: links to states of the page's views, on one line below the view.
-        name: the section's name in addresses: `#at=name` leads to it.
-        body: escaped HTML after the first paragraphs.
+        name: the section's name in addresses. The address `#at=name` leads to the section.
+        body: escaped HTML between the paragraphs of `before` and the view.
     """
 
     before: str | Iterable[str] = ()
@@ -120,17 +123,17 @@ def build_page(
     separate_files: bool = False,
     style: str = "",
 ) -> str:
-    """Return a page as HTML.
+    """Return the HTML of a page that has a title and sections.
 
     Args:
         title: the page's title, as plain text.
         sections: the page's content.
-        summary: a sentence, as plain text, that messengers show with a link to the page.
-        picture: the address of a picture that messengers show.
-        separate_files: whether the files that views run, such as a model's weights, are loaded from scripts
-            in the page's folder (see `file_script`) when the reader scrolls near a view; if False, the page
-            includes them.
-        style: CSS in addition to that of the page.
+        summary: a sentence, as plain text, that messaging apps show in a preview of the page.
+        picture: the address of the picture in this preview, or "".
+        separate_files: where the files are stored that views run, such as a model's weights. If True, they
+            are in scripts in the page's folder (see `file_script`), which are loaded when the reader scrolls
+            near a view. If False, they are in the page.
+        style: CSS that is added to the page's own CSS.
     """
     named = [section for section in sections if section.name]
     skips = "".join(
@@ -150,7 +153,7 @@ def build_page(
 
 
 def front_end_options(view: ViewLike) -> dict[str, Any]:
-    """Return a view's options for the front end: its initial state, its type, and the file that it runs."""
+    """Return the options for the front end: the view's initial state, its type, and the name of its file."""
     file = {"file": _file_name(view.file)} if view.file else {}
     return {**view.options, "view": view.view, **file}
 
@@ -164,14 +167,14 @@ def _base64(file: Path) -> str:
 
 
 class FileScript(NamedTuple):
-    """A script that loads a file into a page built with `separate_files`."""
+    """A script, with its file name, that loads a view's file into a page built with `separate_files`."""
 
     name: str
     text: str
 
 
 def file_script(file: Path) -> FileScript:
-    """Return the script that loads a file."""
+    """Return a script that contains a file, encoded, and loads it into a page."""
     return FileScript(f"{_file_name(file)}.js", f'watchItDecodeFile("{_base64(file)}");\n')
 
 
@@ -189,12 +192,12 @@ def assemble_page(
     Args:
         title: the page's title, as plain text.
         body: escaped HTML.
-        views: the data and options of each view, by the id of its element in `body`. Data that several views
-            share, and tables of models and cards, are in the page only once.
-        summary: a sentence on the page, as plain text.
-        style: CSS in addition to that of the views.
-        picture: the address of a picture of the page.
-        files: the files that views run, which are stored in the page.
+        views: maps the id of an element in `body` to the data and options of the view in this element. Data
+            that several views share, and tables of models and cards, are stored in the page only once.
+        summary: a sentence about the page, as plain text; see `build_page`.
+        style: CSS that is added to the CSS of the views.
+        picture: the address of a picture of the page, or ""; see `build_page`.
+        files: the files that views run, to be stored in the page.
     """
     tables = {
         name: json.dumps(message["machines"]) for name, (_, message) in views.items() if "machines" in message
@@ -203,7 +206,7 @@ def assemble_page(
     shown = [{**message, "id": name, "data": data.index(text)} for name, (text, message) in views.items()]
     kinds = Counter(message["view"] for message in shown)
     for message in shown:
-        # A prefix for the names of the view's state in the page's address, so that views do not share them.
+        # Views of the same type need a prefix in the page's address, so that they do not share their state.
         message["address"] = f"{message['id']}." if kinds[message["view"]] > 1 else ""
         if message["id"] in tables:
             message["machines"] = data.index(tables[message["id"]])
@@ -229,5 +232,5 @@ def assemble_page(
         ),
     }
     template = (HERE / "page.html").read_text(encoding="utf-8")
-    # In one pass, so that text that was filled in is not searched again.
+    # In one pass, so that text that was filled in is not itself searched for slots.
     return re.sub(r"@(\w+)@", lambda found: parts[found[1]], template)

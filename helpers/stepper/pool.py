@@ -1,4 +1,4 @@
-"""The page pool of an engine's run: its requests over the steps, and the owners of each page."""
+"""The view of an engine's run: the requests in each step, and the requests that own each page."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from helpers.trace import EngineTrace
 
 
 class Pool(View):
-    """An engine's run, step by step: requests as lanes over the steps, and the pages as a grid below.
+    """A view of an engine's run, step by step.
+
+    Each request is a lane over the steps. Below the lanes, a grid shows the pages of the pool.
 
     Args:
         trace: an engine's run, recorded by `StepRecorder`.
         step: the initial step, from 1.
-        pages: whether the pages are shown.
+        pages: whether the grid of pages is shown initially.
 
     Raises:
         ValueError: the trace has no such step.
@@ -35,7 +37,7 @@ class Pool(View):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The initial step, from 0, and whether pages are shown."""
+        """The initial step, from 0, and whether the grid of pages is shown."""
         return {"step": self.step, "pages": self.show_pages}
 
     def __repr__(self) -> str:

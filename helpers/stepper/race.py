@@ -1,4 +1,4 @@
-"""The race: two runs of the same tokens, one with the cache and one without it, against one clock."""
+"""The race: two runs of the same tokens, with and without the cache, are shown at the same time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from helpers.trace import Trace
 
 
 class Race(View):
-    """Two runs of the same tokens against one clock. Each processed token takes one unit of time.
+    """A view of two runs of the same tokens, one with a cache and one without it, that start together.
+
+    In both runs, each processed token takes one unit of time.
 
     Args:
         trace: the result of `record_toy()`, `record_model()` or `load_diary()`.

@@ -1,4 +1,4 @@
-"""The front end as one script, bundle.js, which `npm run build` makes from js/; and its styles."""
+"""The front end: its styles, and one script, bundle.js, which `npm run build` builds from js/."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time of a step on a card, with settings that the reader can change."""
+"""The view of the time of one step on a card, with settings that the reader can change."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ TEXTS: dict[str, Any] = VIEW["step_time"]
 
 
 class StepTime(View):
-    """The time of a step on a card: its terms, what bounds it, its throughput, and how many users fit.
+    """A view of a step on a card: the terms of its time, what bounds it, its throughput, how many users fit.
 
     The arguments are the initial settings, which readers can change.
 
     Args:
         model: any argument of `cost.model_of`, such as a name in `cost.models.MODELS`.
         card: a name in `cost.models.CARDS`.
-        tokens: number of cached tokens of each user.
+        tokens: number of cached tokens per user.
         users: number of users in the step.
-        new_tokens: number of new tokens of each user: 1 in a decode step, more in a verification. All of them
-            go through the LM head.
-        weight_bits, kv_bits: bits per number of the weights and of the KV cache: 4, 8, 16 or 32.
+        new_tokens: number of new tokens per user: 1 in a decode step, more in a verification. All of them go
+            through the LM head.
+        weight_bits, kv_bits: bits per weight, and bits per value in the KV cache: 4, 8, 16 or 32.
         overlap, bandwidth_reached, compute_reached, cards, collective: as in `cost.step_time`.
 
     Raises:
-        ValueError: the card is unknown, a number is out of range, or `cost.model_of` raises it.
+        ValueError: the card is unknown, an argument is out of range, or `cost.model_of` rejects the model.
     """
 
     view = "step_time"
@@ -86,7 +86,7 @@ class StepTime(View):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The initial settings."""
+        """The initial settings: the model, the card, and the other arguments."""
         return {"case": {"model": self.model.name, "card": self.card.name, **self.settings}}
 
     def __repr__(self) -> str:

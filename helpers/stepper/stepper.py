@@ -1,4 +1,4 @@
-"""The Python side of the stepper. It passes a trace to the browser, where all the stepping happens."""
+"""The Python side of the stepper. It passes a trace to the browser, where the reader steps through it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from helpers.trace import Trace
 
 
 class Stepper(View):
-    """Steps through the passes of a recorded run, with and without its cache.
+    """A view that steps through the passes of a recorded run, with the cache or without it.
 
     Args:
         trace: the result of `record_toy()`, `record_model()` or `watch()`.
         panels: the initial panels: "story" to watch a run, or "lab" to measure it.
-        start: the initial phase, shown from its first pass. None means prefill; in the lab, the first
-            recorded phase.
+        start: the phase with whose first pass the stepper begins. None means prefill in the story, and the
+            first recorded phase in the lab.
         layer: the initial layer, from 0.
-        head: the head, from 0, whose weights are shown initially; None for the mean of all heads.
+        head: the head, from 0, whose attention weights are shown initially; None for the mean of all heads.
 
     Raises:
-        ValueError: the name of the panels is unknown, or the phase, layer or head was not recorded.
+        ValueError: `panels` is unknown, or the phase, layer or head was not recorded.
     """
 
     view = "stepper"
@@ -53,18 +53,18 @@ class Stepper(View):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options for the front end."""
+        """The initial panels, pass, layer and head, and the models and cards to choose from."""
         shown = {"face": self.panels, "start": self.start, "layer": self.layer, "head": self.head}
         return {**shown, "machines": models_and_cards()}
 
     @property
     def run_hint(self) -> str:
-        """What readers should do if the stepper is not running yet."""
+        """A sentence that tells readers to run the cell if the stepper is not running yet."""
         return fill_template(super().run_hint, passes=self._n_passes)
 
     @property
     def _n_passes(self) -> int:
-        """The number of passes to step through. Training counts if the stepper starts with it."""
+        """The number of passes to step through. It includes training only if the stepper starts there."""
         run = self.trace.runs[0]
         at_training = run.passes[self.start].phase == "training"
         return len(run.passes if at_training else run.steps)

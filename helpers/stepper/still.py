@@ -1,7 +1,7 @@
-"""The stills of live views, for readers without a kernel. A still is a picture and sentences.
+"""Stills of interactive views, for readers without a kernel. A still is a picture and sentences.
 
-It is stored under a name that is computed from the view's data. `python -m tools notebooks` takes stills with
-Chromium; reading or running a notebook does not need Chromium.
+The file name of a still is computed from the data and options of its view. Stills are taken by the command
+`python -m tools notebooks`, which needs Chromium. Reading or running a notebook does not need Chromium.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ def _rounded(value: Any) -> Any:
 
 
 def still_name(data: str, options: dict[str, Any], file: bytes = b"") -> str:
-    """Return the name of a view's still, a hash of everything that the view shows.
+    """Return the name of a view's still. It is a hash of everything that the view initially shows.
 
-    Of the models and cards to choose from, only the chosen ones are included.
+    If readers can choose among models and cards, the hash includes only the model and the card that are
+    chosen initially.
 
     Args:
-        data, options: those of the view.
+        data, options: the view's data, as JSON, and the view's options for the front end.
         file: the content of the file that the view runs.
     """
     made, told = json.loads(data), json.loads(json.dumps(options))
@@ -48,9 +49,9 @@ def still_name(data: str, options: dict[str, Any], file: bytes = b"") -> str:
 
 @dataclass(frozen=True)
 class Still:
-    """A picture of a view, and its content as text."""
+    """A picture of an interactive view, and the content of the picture as text."""
 
-    data: str  # data and options are those of the view, which a test runs again to compare `words`
+    data: str  # the view's data and options; a test runs the view with them again and compares `words`
     options: dict[str, Any]
     alt: str  # the name of the view
     width: int  # CSS px
@@ -76,12 +77,12 @@ class Still:
         (FOLDER / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
 
     def caption_html(self) -> str:
-        """Return the content below the picture, as HTML."""
+        """Return the content below the picture: the sentences and the folded text alternative, as HTML."""
         words = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.words)
         fold = f"<summary>The picture in words</summary>{'<br>'.join(map(html.escape, self.seen))}"
         return f'{words}<details style="font-size:90%">{fold}</details>'
 
     def html(self) -> str:
-        """Return the picture and the content below it, as HTML for a page."""
+        """Return the picture and the content below it, as HTML for a page without a kernel."""
         source = f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
         return f'<img alt="{html.escape(self.alt)}" width="{self.width}" src="{source}">{self.caption_html()}'

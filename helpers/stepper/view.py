@@ -1,4 +1,8 @@
-"""The base class of views: live in a notebook, as a picture without a kernel, or on a page of its own."""
+"""The base class of interactive views.
+
+A notebook shows a view live while a kernel runs, and otherwise as a picture. A view can also be saved as a
+page.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +30,10 @@ def check_one_of(name: str, value: Any, known: Iterable[Any]) -> None:
 
 
 class View(ABC):
-    """An interactive view. Python passes its data and options once, and the browser does the rest."""
+    """An interactive view. Python passes data and options once; then the view runs in the browser."""
 
-    view: ClassVar[str]  # its name in js/mount.ts
-    file: ClassVar[Path | None] = None  # a file that it runs, such as a model's weights
+    view: ClassVar[str]  # the name of this type of view in js/mount.ts
+    file: ClassVar[Path | None] = None  # a file that the view runs, such as a model's weights
 
     @property
     @abstractmethod
@@ -43,7 +47,7 @@ class View(ABC):
 
     @property
     def still(self) -> Still | None:
-        """What readers without a kernel see; None if no still was taken of this data."""
+        """The still that readers without a kernel see, or None if none was taken for the current data."""
         return Still.load(still_name(self.data, page.front_end_options(self), self._bytes))
 
     @property
@@ -52,7 +56,7 @@ class View(ABC):
 
     @property
     def run_hint(self) -> str:
-        """What readers should do if the view is not running yet, as a sentence."""
+        """A sentence that tells readers to run the cell if the view is not running yet."""
         return str(VIEW["not run"][self.view])
 
     @cached_property
@@ -61,7 +65,9 @@ class View(ABC):
         return _widget_class()(data=self.data, options=page.front_end_options(self), file=self._bytes)
 
     def save_html(self, path: str | Path) -> None:
-        """Write the view as a page that needs no network and no kernel. Its address contains its state.
+        """Write the view as an HTML page that needs neither a network nor a kernel.
+
+        While a reader uses the page, the page's address contains the state of the view.
 
         Raises:
             FileNotFoundError: the folder does not exist.
@@ -87,7 +93,7 @@ def _widget_class() -> type[AnyWidget]:
     from anywidget import AnyWidget
 
     class ViewWidget(AnyWidget):
-        """The model of a live view. Its state stays in the browser."""
+        """The widget model of an interactive view. The view's state stays in the browser."""
 
         _esm = script.widget_module()
         _css = script.stylesheet()

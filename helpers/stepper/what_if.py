@@ -1,4 +1,4 @@
-"""What if: readers change the toy's prompt in the page, and see which KV entries of its cache go stale."""
+"""The what-if view: readers change the toy's prompt, and see which cached KV entries become stale."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INITIAL_PROMPT = CACHED_PROMPT | {"weather": 8.0}  # the prompt that readers see
 
 
 class WhatIf(View):
-    """Lets readers change the toy's prompt, and shows stale KV entries and what the toy predicts."""
+    """A view in which readers change the toy's prompt, and see stale KV entries and the predicted word."""
 
     view = "what_if"
 
