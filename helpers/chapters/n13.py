@@ -1,8 +1,10 @@
-"""Notebook 13: the measured time of a decode step, after each of four changes, and its lower bound.
+"""The measurements, the exercise and the prediction of notebook 13: the time of a decode step.
 
-All times in milliseconds are those of the fastest of many calls. ladder.json stores times of two idle cores,
-which are used on machines that are busy or have only one core. To write it, run `python -m tools ladder` on
-an idle machine.
+The step is timed unchanged and then after each of four changes. Every time is compared with its lower bound.
+All times in milliseconds are those of the fastest of many calls.
+
+ladder.json stores the times that a machine with two idle cores needs. They are used on machines that are busy
+or have only one core. To write the file, run `python -m tools ladder` on an idle machine.
 """
 
 from __future__ import annotations
@@ -33,13 +35,13 @@ from helpers.timing.steps import decode_step_task, fastest_ms, fastest_part_ms
 from helpers.timing.turns import Task
 
 RECORDED_LADDER_FILE = Path(__file__).parent / "data" / "ladder.json"
-N_CACHED_TOKENS = 256  # cached tokens before each step
+N_CACHED_TOKENS = 256  # number of cached tokens before each step
 CORES = torch.get_num_threads()  # PyTorch uses one thread per core
 UNCHANGED = "as it is"
 
 
 class StepVariant(NamedTuple):
-    """One way to run the decode step."""
+    """A way to run the decode step: with one core or all cores per matrix, and the bits per weight."""
 
     cores_share: bool  # whether all cores share each matrix
     weight_bits: int
@@ -57,8 +59,8 @@ STEP_VARIANTS = {  # unchanged, and after each of four changes
 def measure_launch_overhead_seconds() -> float:
     """Return the launch overhead of one operator, in seconds.
 
-    It is the slope of step time against the number of operators, for four models of 1 to 16 layers that are
-    so narrow that their steps consist almost entirely of launches.
+    The overhead is the slope of the step time over the number of operators. It is measured on four models of
+    1 to 16 layers. They are so narrow that almost all of the step time is launch overhead.
     """
     steps = [
         decode_step_task(Transformer(narrow_config(layers)), N_CACHED_TOKENS) for layers in (1, 4, 8, 16)
@@ -67,13 +69,13 @@ def measure_launch_overhead_seconds() -> float:
 
 
 def measure_products_ms(model: Transformer, step: Task, launch_seconds: float, n_turns: int) -> float:
-    """Return the milliseconds that a step spends on its matrix products, without their launch overhead.
+    """Return how many milliseconds a decode step spends on its matrix products, without launch overhead.
 
     Args:
         model: the model that the step runs.
-        step: a decode step.
+        step: task that runs a decode step.
         launch_seconds: launch overhead of one operator, in seconds.
-        n_turns: number of turns to measure; more give a steadier result.
+        n_turns: number of turns in which the step is timed. With more turns, the result varies less.
     """
     n_products = sum(isinstance(part, torch.nn.Linear) for part in model.modules())
     return (
@@ -83,24 +85,27 @@ def measure_products_ms(model: Transformer, step: Task, launch_seconds: float, n
 
 
 def measure_loop_weights_per_second() -> float:
-    """Return how many weights per second our loop multiplies on one core, whose cache holds the matrix."""
+    """Return how many weights per second the compiled loop of `NarrowLinear` multiplies on one core.
+
+    The matrix is so small that the core's cache holds it, so the result does not depend on the bandwidth.
+    """
     matrix, scale = quantize_weight(np.ones((1024, 1024), np.float32), bits=8)
     loop = NarrowLinear(matrix, scale, np.zeros(1024, np.float32))
-    with machine.torch_threads(1):  # restores the number, as Numba's first call also sets PyTorch's
+    with machine.torch_threads(1):  # restores PyTorch's threads, which Numba's first call sets
         numba.set_num_threads(1)
         return 1000 * matrix.size / fastest_ms({"loop": partial(loop, torch.ones(1, 1024))}, turns=25)["loop"]
 
 
 @dataclass(frozen=True)
 class StepTimeLadder:
-    """A model's decode step, unchanged and after each change in STEP_VARIANTS: operators, hardware rates and
-    times.
+    """Measurements of a model's decode step in each of the STEP_VARIANTS.
 
-    Mappings have the keys of STEP_VARIANTS, and methods take one of these keys as `variant`.
+    They are the numbers of operators, the hardware rates and the times. The fields that are mappings have the
+    keys of STEP_VARIANTS. The argument `variant` of the methods is one of these keys.
     """
 
     model_size: str  # key of `model.sizes.CONFIGS`
-    cores: int  # number of cores that share each matrix, from the second change on
+    cores: int  # number of cores that share each matrix in variants with `cores_share`
     launch_seconds: float  # launch overhead of one operator, in seconds
     weights_per_second_per_core: float  # weights per second that one core converts to float32 and multiplies
     n_operators: Mapping[str, int]  # number of operators in a step
@@ -112,9 +117,9 @@ class StepTimeLadder:
     source: str = "measured on this machine"
 
     def lower_bound_terms(self, variant: str) -> StepSeconds:
-        """Return the terms of a step's lower bound, at the ladder's own rates.
+        """Return the terms of a step's lower bound, computed with the measured hardware rates.
 
-        The arithmetic of attention counts as 0, because its rate is not measured.
+        The time for the arithmetic of attention is set to 0, because its rate is not measured.
         """
         card = Roofline(
             2 * self.weights_per_second(variant), self.bandwidths[variant]
@@ -125,11 +130,11 @@ class StepTimeLadder:
         return replace(step, attention=0.0)
 
     def weights_per_second(self, variant: str) -> float:
-        """Return how many weights per second the cores in use multiply."""
+        """Return how many weights per second the cores that the variant uses multiply together."""
         return cores_in_use(variant, self.cores) * self.weights_per_second_per_core
 
     def weight_megabytes(self, variant: str) -> float:
-        """Return the megabytes of weights that a step reads."""
+        """Return how many megabytes of weights a step reads."""
         return self.lower_bound_terms(variant).weights * self.bandwidths[variant] / 1e6
 
     def lower_bound_ms(self, variant: str) -> float:
@@ -137,14 +142,15 @@ class StepTimeLadder:
         return 1000 * self.lower_bound_terms(variant).total
 
     def ms_without_overlap(self, variant: str) -> float:
-        """Return how many milliseconds a step would take if its reading and arithmetic did not overlap."""
+        """Return how many milliseconds a step would take if memory reads and arithmetic did not overlap."""
         step = self.lower_bound_terms(variant)
         return 1000 * (step.launch + step.kv_cache + step.weights + step.products)
 
     def part_spans_ms(self, variant: str) -> dict[str, tuple[float, float]]:
-        """Return the start and end of each part of a step, in milliseconds; reading and arithmetic overlap.
+        """Return the start and end of each part of a step, in milliseconds.
 
-        The part "rest" is the measured time that no other part explains.
+        The parts "reading" and "arithmetic" overlap. The part "rest" is the measured time after the end of
+        all other parts.
         """
         step = self.lower_bound_terms(variant)
         launched, rows = 1000 * step.launch, 1000 * (step.launch + step.kv_cache)
@@ -161,7 +167,11 @@ class StepTimeLadder:
         return spans | {"rest": (known, max(known, self.measured_ms[variant]))}
 
     def lower_bound_table(self, variant: str) -> Table:
-        """Return a table of the terms of a step's lower bound: the count, rate and milliseconds of each."""
+        """Return a table of the terms of a step's lower bound.
+
+        The columns are the amount (launches, bytes or weights), the time per launch or the rate, and the
+        milliseconds.
+        """
         step, speed = self.lower_bound_terms(variant), self.bandwidths[variant]
         bandwidth = f"{speed / 1e9:.0f} GB/s"
         weights = f"{step.products * self.weights_per_second(variant) / 1e6:.1f} M weights"
@@ -180,11 +190,11 @@ class StepTimeLadder:
         return Table([*map(list, terms.values())], [*terms], ["count", "price", "ms"])
 
     def waterfall_bars(self) -> dict[str, tuple[dict[str, tuple[float, float]], float]]:
-        """Return, for `plots.waterfall`, each variant's `part_spans_ms` and its measured milliseconds."""
+        """Return, for `plots.waterfall`, each variant's `part_spans_ms` and its measured time in milliseconds."""
         return {way: (self.part_spans_ms(way), ms) for way, ms in self.measured_ms.items()}
 
     def why_unusable(self) -> str:
-        """Return why these measurements cannot be used, or "" if they can."""
+        """Return why these measurements cannot be used, or "" if they can be used."""
         if self.cores < 2:
             return "Python has only one core"
         for way, ms in self.measured_ms.items():
@@ -195,10 +205,12 @@ class StepTimeLadder:
 
 
 def measure_or_load_ladder(cores: int = CORES) -> StepTimeLadder:
-    """Measure a ladder on this machine, or return the recorded one if that fails or there is only one core.
+    """Measure a ladder on this machine. If the measurements cannot be used, return the recorded ladder.
+
+    If there is only one core, nothing is measured.
 
     Args:
-        cores: number of cores that share each matrix where STEP_VARIANTS says so.
+        cores: number of cores that share each matrix in variants with `cores_share`.
     """
     found = measure_ladder("16M", cores) if cores > 1 else load_recorded_ladder(cores=1)
     if not (why := found.why_unusable()):
@@ -209,24 +221,23 @@ def measure_or_load_ladder(cores: int = CORES) -> StepTimeLadder:
 
 
 def load_recorded_ladder(**replaced_fields: Any) -> StepTimeLadder:
-    """Return the ladder of two idle cores that ladder.json stores, with rates rounded to 3 digits.
+    """Return the ladder in ladder.json, measured on two idle cores. Its rates are rounded to 3 digits.
 
     Args:
-        replaced_fields: fields of `StepTimeLadder` to replace.
+        replaced_fields: fields of `StepTimeLadder` to replace, with their new values.
     """
     return replace(StepTimeLadder(**json.loads(RECORDED_LADDER_FILE.read_text())), **replaced_fields)
 
 
 def measure_ladder(model_size: str, cores: int) -> StepTimeLadder:
-    """Time a decode step of a randomly initialized model, unchanged and then after each change in
-    STEP_VARIANTS.
+    """Time the decode step of a randomly initialized model in each of the STEP_VARIANTS.
 
-    Each of three rounds measures both the hardware rates and the steps, so that a slow moment affects
-    both.
+    The hardware rates and the steps are measured together in each of three rounds, so that a slow moment of
+    the machine affects the rates as much as the steps.
 
     Args:
-        model_size: key of CONFIGS.
-        cores: threads that share each matrix where STEP_VARIANTS says so.
+        model_size: key of the model in CONFIGS.
+        cores: number of cores that share each matrix in variants with `cores_share`.
     """
     model = Transformer(CONFIGS[model_size])
     twins = {bits: speed_up(model, bits=bits, threads=1) for bits in (32, 16, 8)}
@@ -235,7 +246,7 @@ def measure_ladder(model_size: str, cores: int) -> StepTimeLadder:
         for way, (_, bits) in STEP_VARIANTS.items()
     }
     launches, rates, read, timed, products = [], [], [], [], []
-    with machine.torch_threads(1):  # the step as it is runs on one core
+    with machine.torch_threads(1):  # the unchanged step runs on one core
         for _ in range(3):
             launches.append(measure_launch_overhead_seconds())
             rates.append(measure_loop_weights_per_second())
@@ -246,7 +257,7 @@ def measure_ladder(model_size: str, cores: int) -> StepTimeLadder:
     return StepTimeLadder(
         model_size,
         cores,
-        launch_seconds=median(launches),  # a slope, so the smallest is not the most accurate
+        launch_seconds=median(launches),  # slopes, the smallest of which is not the most accurate
         weights_per_second_per_core=max(rates),
         n_operators=operators,
         bandwidths={way: max(one[both] for one in read) for way, both in STEP_VARIANTS.items()},
@@ -256,7 +267,7 @@ def measure_ladder(model_size: str, cores: int) -> StepTimeLadder:
 
 
 def cores_in_use(variant: str, n_cores: int) -> int:
-    """Return how many cores a variant in STEP_VARIANTS uses for each matrix: `n_cores`, or 1."""
+    """Return how many cores a variant in STEP_VARIANTS uses for each matrix, which is `n_cores` or 1."""
     return n_cores if STEP_VARIANTS[variant].cores_share else 1
 
 
@@ -278,9 +289,9 @@ def _bandwidth(config: ModelConfig, shared: bool, bits: int, cores: int) -> floa
 
 
 def check_step_ms_guess(guess: Any, lower_bound_ms: float, measured_ms: float) -> Guess:
-    """Compare a guess of a step's milliseconds with the range from its lower bound to its measured time.
+    """Compare a guess of a step's time with the range from its lower bound to its measured time.
 
-    A guess is right up to 10% outside this range.
+    A guess counts as right if it is inside this range or at most 10% outside it.
     """
     near = isinstance(guess, int | float) and lower_bound_ms / 1.1 <= guess <= 1.1 * measured_ms
     why = f"The lower bound is {lower_bound_ms:.2f} ms, the clock says {measured_ms:.2f}."
@@ -294,11 +305,12 @@ def check_step_ms_guess(guess: Any, lower_bound_ms: float, measured_ms: float) -
 
 
 def overlap_share(reading: float, multiplying: float, together: float) -> float:
-    """Return the share of the shorter of two parts that overlaps the longer: 1 if all of it, 0 if none.
+    """Return how much of the shorter of two tasks overlaps the longer, from 0 (none of it) to 1 (all of it).
 
     Args:
-        reading, multiplying: time of each part alone.
-        together: time of both parts together, in the same unit.
+        reading: time of the first task if it runs alone.
+        multiplying: time of the second task if it runs alone.
+        together: time until both tasks are finished if they overlap, in the same unit.
     """
     return (reading + multiplying - together) / min(reading, multiplying)
 

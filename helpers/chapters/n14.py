@@ -1,4 +1,4 @@
-"""Notebook 14, fewer rows and fewer bits: the rows that remain in a cache, the figures, and an exercise."""
+"""The experiment, the figures and the exercise of notebook 14, fewer rows and fewer bits."""
 
 from __future__ import annotations
 
@@ -27,32 +27,33 @@ PLOT_HEIGHT, LABEL_SPACING, MAX_LABEL_WIDTH = (
     210,
     17,
     215,
-)  # px: height of the plot, between lines of names, and longest name
+)  # px: height of the plot, distance between labels, and width of the longest label
 Point = tuple[float, float]
 
 
 class KeptEntries(NamedTuple):
-    """The KV entries that remain in a cache after a text, and the reply."""
+    """The KV entries that remain in a cache after a text was processed, and the reply to the text."""
 
     weights_by_position: dict[
         int, float
-    ]  # from the position of each row, from 0, to the newest token's attention weight
-    reply: str  # the reply
+    ]  # maps the position of each entry, from 0, to the newest token's attention weight
+    reply: str  # the words that the model generates after the text
 
 
 def run_and_list_kept_entries(
     model: Transformer, tokenizer: Tokenizer, text: str, make_cache: Callable[[ModelConfig], Cache]
 ) -> KeptEntries:
-    """Run a text with an empty cache; return the KV entries that remain and a reply of three words.
+    """Process a text with an empty cache, and list the KV entries that remain in the cache.
 
     Args:
         model: the model.
         tokenizer: the model's tokenizer.
         text: the text.
-        make_cache: function from a config to an empty cache.
+        make_cache: function that takes the model's config and returns an empty cache.
 
     Returns:
-        The rows, with the attention weights of the head `NAME_HEAD`, and the reply.
+        The remaining KV entries, each with the attention weight that the head `NAME_HEAD` gives it, and a
+        reply of three words.
     """
     ids, cache, (layer, head) = tokenizer.encode(text), make_cache(model.config), NAME_HEAD
     core, given = attention_cores(model)[layer], list[Tensor]()
@@ -68,14 +69,14 @@ def run_and_list_kept_entries(
 
 
 def kept_and_dropped_words(words: Sequence[str], caches: Mapping[str, KeptEntries]) -> Picture:
-    """Draw a text once for each cache, with the attention weights of at least `MIN_SHOWN_WEIGHT`, and the
-    reply.
+    """Draw a text once per cache, with the model's reply.
 
-    Words whose rows remain have filled boxes; the others have dashed boxes.
+    If the KV entry of a word remains, the word's box is filled, and otherwise it is dashed. Attention weights
+    of at least MIN_SHOWN_WEIGHT are written below the words.
 
     Args:
         words: the words of the text, one per token.
-        caches: from the name of each cache to what `run_and_list_kept_entries` returned for it.
+        caches: maps the name of each cache to the result of `run_and_list_kept_entries` for this cache.
     """
 
     def draw(sheet: Sheet) -> None:
@@ -110,15 +111,15 @@ def kept_and_dropped_words(words: Sequence[str], caches: Mapping[str, KeptEntrie
 
 
 def loss_by_cache_size(measurements: Mapping[str, Sequence[float]], n_texts: int, own_name: str) -> Picture:
-    """Draw a labelled dot for each variant, at its cache size and its loss.
+    """Draw a labelled dot for each variant of the cache: its size (x) against the model's loss (y).
 
-    The dot is filled if the variant signs all texts correctly, and hollow otherwise.
+    If the model signs all texts correctly with this variant, the dot is filled. Otherwise, it is hollow.
 
     Args:
-        measurements: from the name of each variant to (KiB per diary, number of correctly signed texts,
-            loss).
-        n_texts: number of texts to sign.
-        own_name: name of the reader's variant, which is drawn in a colour of its own.
+        measurements: maps the name of each variant to (KiB per diary in the cache, number of correctly signed
+            texts, loss).
+        n_texts: number of texts that the model signs.
+        own_name: name of the reader's variant. It has a colour of its own.
     """
     sizes, _, losses = zip(*measurements.values(), strict=True)
 
@@ -132,7 +133,7 @@ def loss_by_cache_size(measurements: Mapping[str, Sequence[float]], n_texts: int
             for name, (size, _, loss) in measurements.items()
         }
         names_at = place_labels(dots_at, right)
-        top = 52 - min(0.0, *(y for _, y in names_at.values()))  # names may be above the plot
+        top = 52 - min(0.0, *(y for _, y in names_at.values()))  # labels may be above the plot
         sheet.heading(f"loss; a filled dot signs all {n_texts}")
         axes = sheet.add_axes(left, top, right, top + PLOT_HEIGHT, "KiB a diary")
         set_log_scale(axes.xaxis, base=2)
@@ -157,13 +158,14 @@ def _colour(name: str, own: str) -> str:
 
 
 def place_labels(dots: Mapping[str, Point], right_edge: float) -> dict[str, Point]:
-    """Return the (x, y) position in px at which the name of each dot begins.
+    """Return the position (x, y) in px at which the label of each dot begins.
 
-    Each name is at the top of a vertical pole on its dot, placed so that names do not overlap or cross poles.
+    A vertical pole connects each dot with its label above. The poles are so long that no label overlaps
+    another label or crosses a pole.
 
     Args:
-        dots: from each name to the (x, y) position of its dot; y increases downward.
-        right_edge: x of the right edge, which no name crosses.
+        dots: maps each label to the position (x, y) of its dot in px. Larger values of y are further down.
+        right_edge: x position of the right edge, which no label crosses.
     """
     found: dict[str, Point] = {}
     for name in sorted(dots, key=lambda name: (-dots[name][0], dots[name][1])):
@@ -176,14 +178,20 @@ def place_labels(dots: Mapping[str, Point], right_edge: float) -> dict[str, Poin
             for one in found
             if min(dots[one][0], found[one][0]) < start + wide + 6
         )
-        for foot, top in reversed(reached):  # from the lowest up
+        for foot, top in reversed(reached):  # from the lowest dot upwards
             y = top - LABEL_SPACING if top - LABEL_SPACING < y < foot + LABEL_SPACING else y
         found[name] = start, y
     return found
 
 
 def kept_positions(length: int, window: int, sinks: int) -> list[int]:
-    """Return the positions, from 0, that remain: the first `sinks` and the last `window` of `length`."""
+    """Return the positions, from 0, whose KV entries remain.
+
+    Args:
+        length: number of tokens that were processed.
+        window: number of tokens at the end of the text whose KV entries remain.
+        sinks: number of tokens at the start of the text whose KV entries remain.
+    """
     return [at for at in range(length) if at < sinks or at >= length - window]
 
 

@@ -1,4 +1,4 @@
-"""Notebook 15, fewer heads: the figures and a prediction."""
+"""The figures and the prediction of notebook 15, fewer heads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUERY, KEY, VALUE, LATENT = (
 
 
 class Matrix(NamedTuple):
-    """A matrix as it is drawn."""
+    """A matrix to draw, with its name, its shape and its colour."""
 
     name: str
     n_rows: int
@@ -27,21 +27,26 @@ class Matrix(NamedTuple):
 
 
 MAX_MATRIX_SIDE = 45.0  # px: side of the larger of a query and a latent
-PX_PER_NUMBER = 0.5  # px per number of a row
+PX_PER_NUMBER = 0.5  # width in px of one number of a KV entry
 HEAD_WIDTH, HEAD_SPACING = 24, 34  # px: width of a query head, and distance from one head to the next
 
 
 def check_operations_per_byte_guess(guess: Any) -> Guess:
-    """Compare a guess of how many operations per byte attention performs in a decode step of Llama-3.1-8B."""
+    """Compare a guess of the arithmetic intensity of attention in a decode step of Llama-3.1-8B.
+
+    The intensity is the number of operations per byte of the KV cache.
+    """
     model = MODELS["Llama-3.1-8B"]
     return Guess(guess, model.n_heads // model.n_kv_heads, "A row that is read serves four heads.")
 
 
 def kv_entries_and_query_heads(layers: Mapping[str, Full | Latent], n_heads: int) -> Picture:
-    """Draw one token's KV entry in each type of layer, and lines from the query heads that read it.
+    """Draw one token's KV entry in several types of layer.
+
+    Lines connect each query head with the part of the KV entry that it reads.
 
     Args:
-        layers: the layers to compare, by name.
+        layers: the types of layer to compare, by name.
         n_heads: number of query heads in each layer.
     """
 
@@ -62,9 +67,10 @@ def kv_entries_and_query_heads(layers: Mapping[str, Full | Latent], n_heads: int
 
 
 def _parts(kind: Full | Latent) -> list[dict[str, tuple[int, tuple[str, str]]]]:
-    """Return the parts of a row, one for each group of heads.
+    """Return the parts of a KV entry, one part per group of query heads that read the same part.
 
-    Each part is a dict from the name of a box to how many numbers it has and to its colours (fill, edge).
+    Each part is a dict that maps the name of a box, such as "K", to a pair: how many numbers the box
+    contains, and its colours (fill, edge).
     """
     if isinstance(kind, Latent):
         return [{"c": (kind.rank, LATENT), "K": (kind.rope_dim, KEY)}]
@@ -72,14 +78,23 @@ def _parts(kind: Full | Latent) -> list[dict[str, tuple[int, tuple[str, str]]]]:
 
 
 def _group(g: int, parts: int, n_heads: int) -> range:
-    """Return the indices, from 0, of the query heads that read part g of a row with this many parts."""
+    """Return the indices, from 0, of the query heads that read one part of a KV entry.
+
+    Args:
+        g: index of the part, from 0.
+        parts: number of parts in the KV entry.
+        n_heads: number of query heads in the layer.
+    """
     return range(g * n_heads // parts, (g + 1) * n_heads // parts)
 
 
 def _reads(
     sheet: Sheet, left: float, top: float, wide: float, name: str, kind: Full | Latent, n_heads: int
 ) -> None:
-    """Draw one layer, in a column of the sheet: its query heads, and below them the row and lines to it."""
+    """Draw one type of layer in a column of the sheet.
+
+    The query heads are at the top and the KV entry is at the bottom, with lines between them.
+    """
     middle, parts = left + wide / 2, _parts(kind)
     sheet.text(middle, top, name, at="center", bold=True)
     heads = [middle + HEAD_SPACING * (h - (n_heads - 1) / 2) for h in range(n_heads)]
@@ -100,14 +115,14 @@ def _reads(
 
 
 def expanded_and_absorbed_products(S: int, D: int, rank: int) -> Picture:
-    """Draw the scores of one query as a product of three matrices, computed in two orders.
+    """Draw the two orders in which a query's scores, a product of three matrices, can be computed.
 
-    The number of multiplications is given for each order.
+    For each order, the number of multiplications is given.
 
     Args:
-        S: number of latents in the cache.
-        D: size of one head's query.
-        rank: size of a latent.
+        S: number of latents in the cache, one per token.
+        D: number of channels in one head's query.
+        rank: number of channels in a latent.
     """
     query, latents = Matrix("query", 1, D, "query"), Matrix("latents", rank, S, "panel")
     matrix = Matrix("M", D, rank, "panel")
@@ -135,14 +150,16 @@ def expanded_and_absorbed_products(S: int, D: int, rank: int) -> Picture:
 
 
 def _shapes(sheet: Sheet, y: float, unit: float, shapes: list[Matrix], marked: list[Matrix]) -> None:
-    """Draw matrices side by side, with their names above and sizes below, and one line under those marked.
+    """Draw matrices side by side, with their names above them and their shapes below them.
+
+    A line below the shapes marks the matrices that are multiplied first.
 
     Args:
         sheet: the sheet to draw on.
-        y: top of the matrices, in px.
-        unit: px per number.
+        y: y position of the top of the matrices, in px.
+        unit: width and height of one number, in px.
         shapes: the matrices.
-        marked: the neighbouring matrices that are multiplied first; may be empty.
+        marked: the neighbouring matrices that are multiplied first. If it is empty, there is no line.
     """
     x, ends = 8.0, []
     for shape in shapes:

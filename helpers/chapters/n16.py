@@ -1,4 +1,4 @@
-"""Notebook 16, serving many: a map of slots and token budgets, figures, and exercises."""
+"""The explorer, the figures and the exercises of notebook 16, serving many."""
 
 from __future__ import annotations
 
@@ -26,38 +26,38 @@ from helpers.serve.scheduler import Plan, Scheduler
 from helpers.serve.simulation import simulate
 
 SLOTS, BUDGETS = (8, 16, 64), (64, 256, 512, 1024, 4096)
-REACHED_SHARE = 0.7  # share of the card's bandwidth and compute that is reached, as others have measured
+REACHED_SHARE = 0.7  # share of the card's peak bandwidth and compute that is reached, as others have measured
 N_REQUESTS = 150
 GROWING_WAIT_MS = 5000  # a wait this long means a queue that grows while requests arrive
-SlotSteps = Sequence[Mapping[int, str]]  # for each step, from a slot to the request that runs in it
+SlotSteps = Sequence[Mapping[int, str]]  # one mapping per step, from each slot in use to its request
 
 
 class P99Waits(NamedTuple):
-    """Two 99th percentiles over requests, in milliseconds."""
+    """The 99th percentiles, over all requests, of two waits, in milliseconds."""
 
     first_word_ms: float  # the wait for the first word
     gap_ms: float  # the longest wait between two words
 
 
-WaitsBySetting = Mapping[tuple[int, int], P99Waits]  # from (slots, token budget)
+WaitsBySetting = Mapping[tuple[int, int], P99Waits]  # the keys are (slots, token budget)
 
-# From (users, prompt tokens, reply tokens) to the median milliseconds of the decode steps of a run, for
-# Llama-2-7B on an A100 80 GB in 16 bits.
+# Maps (users, prompt tokens, reply tokens) to the median time of a decode step in milliseconds, for
+# Llama-2-7B in 16 bits on an A100 80 GB.
 # Source: LMDeploy 0.1.0a1, docs/en/benchmark/a100_fp16.md at commit 3e391df, 2023.
 PUBLISHED_STEP_MS = {(1, 128, 2048): 10, (16, 128, 2048): 15, (32, 128, 2048): 21, (64, 128, 2048): 30}
 
 
 class MeasuredStep(NamedTuple):
-    """A measured decode step, and its lower bound."""
+    """The measured time of a decode step, and its lower bound."""
 
-    tokens_per_user: int  # halfway through the reply
+    tokens_per_user: int  # number of cached tokens halfway through the reply
     lower_bound_ms: float
     measured_ms: float
     bound_share: float  # lower bound / measured
 
 
 def measured_and_predicted_steps() -> dict[str, MeasuredStep]:
-    """Return the published decode steps by number of users."""
+    """Return the published decode steps and their lower bounds, by number of users."""
     lines = {}
     for (users, prompt, reply), ms in PUBLISHED_STEP_MS.items():
         tokens = prompt + reply // 2
@@ -68,10 +68,10 @@ def measured_and_predicted_steps() -> dict[str, MeasuredStep]:
 
 @lru_cache(64)
 def simulate_waits(service: Service, requests_per_second: float, prefix_hits: bool) -> WaitsBySetting:
-    """Simulate a service with each pair of slots and token budget, and return the waits.
+    """Simulate a service with each combination of a number of slots and a token budget.
 
-    If some slots are never in use, fewer slots give the same waits as long as they suffice, and these are
-    not simulated again.
+    If a simulation never uses all of its slots, a smaller number of slots that is sufficient gives the same
+    waits. These waits are copied instead of simulated.
 
     Args:
         service: the service.
@@ -79,13 +79,13 @@ def simulate_waits(service: Service, requests_per_second: float, prefix_hits: bo
         prefix_hits: whether the KV entries of earlier turns are found in the cache.
 
     Returns:
-        The waits by (slots, budget).
+        The waits by (slots, token budget).
     """
     waits: dict[tuple[int, int], P99Waits] = {}
     arrivals = fleet.chat_arrivals(service, N_REQUESTS, 0, requests_per_second, prefix_hits)
     longest = max(len(request.prompt) + request.max_new_tokens for _, request in arrivals)
     for budget in BUDGETS:
-        most, last = SLOTS[-1] + 1, SLOTS[-1]  # slots in use at the same time, when `last` were allowed
+        most, last = SLOTS[-1] + 1, SLOTS[-1]  # most slots in use at the same time, with `last` slots
         for slots in reversed(SLOTS):
             if most <= slots:
                 waits[slots, budget] = waits[last, budget]
@@ -105,9 +105,10 @@ def simulate_waits(service: Service, requests_per_second: float, prefix_hits: bo
 
 
 def count_slots_that_fit(service: Service, prefix_hits: bool) -> int:
-    """Return how many replies' KV entries fit into the memory that the weights leave free.
+    """Return the number of slots whose KV entries fit in memory next to the weights.
 
-    With `prefix_hits`, the rows of shared tokens and of all idle chats also take up memory.
+    With `prefix_hits`, the KV entries of shared tokens are stored only once, and those of all idle chats
+    remain in memory.
     """
     own = service.kv_nbytes(service.mean_context - service.shared_tokens * prefix_hits)
     kept = service.weights_nbytes + prefix_hits * (
@@ -117,18 +118,18 @@ def count_slots_that_fit(service: Service, prefix_hits: bool) -> int:
 
 
 class Limit(NamedTuple):
-    """A minimum or maximum of the slots or of the token budget."""
+    """A minimum or maximum for the number of slots or for the token budget."""
 
     name: str
-    formula: str  # in words
+    formula: str  # the formula in words
     value: int
 
 
 def slot_and_budget_limits(service: Service) -> list[Limit]:
-    """Return limits of the slots and of the token budget, if the KV entries of earlier turns are not found.
+    """Return the limits for the number of slots and for the token budget.
 
-    The minimum number of slots follows from Little's law, with every wait between words as long as the SLO
-    allows.
+    The KV entries of earlier turns are assumed not to be found in the cache. The minimum number of slots
+    follows from Little's law, if every wait between two words is as long as the SLO allows.
     """
     slo, prompt = service.itl_slo, service.mean_context - service.reply_tokens // 2
     slots = math.ceil(service.mean_replying(slo))
@@ -151,10 +152,10 @@ def slot_and_budget_limits(service: Service) -> list[Limit]:
 
 @dataclass(frozen=True)
 class WaitMap:
-    """A picture of the 99th-percentile waits for each pair of slots and token budget.
+    """A picture of the 99th-percentile waits for each combination of a number of slots and a token budget.
 
-    Each cell shows two waits in ms, to the first word and between words. It is filled if both waits are
-    within `max_waits_ms` and the slots fit into memory.
+    Each cell shows two waits in milliseconds: for the first word, and between two words. The cell is filled
+    if each wait is within its limit and the slots fit in memory.
     """
 
     waits: WaitsBySetting  # as `simulate_waits` returns them
@@ -164,7 +165,7 @@ class WaitMap:
 
     @property
     def settings_within_limits(self) -> list[tuple[int, int]]:
-        """The (slots, budget) pairs whose waits are within `max_waits_ms` and whose slots fit into memory."""
+        """The pairs (slots, budget) whose waits are within `max_waits_ms` and whose slots fit in memory."""
         return [
             pair
             for pair, both in self.waits.items()
@@ -202,7 +203,7 @@ class WaitMap:
             y += high
 
     def in_words(self) -> str:
-        """Return the map as text."""
+        """Return the text alternative of the map."""
         sentence = "; ".join(
             f"{slots} slots, {budget:,}: {' and '.join(map(format_wait_ms, both))}"
             for (slots, budget), both in sorted(self.waits.items())
@@ -217,22 +218,23 @@ class WaitMap:
         return f"{alt}. {sentence}. {self.n_slots_that_fit} slots fit. Short enough: {good}."
 
     def html(self) -> str:
-        """Return the map as the HTML of a picture."""
+        """Return the picture of the map as HTML."""
         return Picture(self.draw, self.in_words()).html()
 
 
 def format_wait_ms(ms: float) -> str:
-    """Return milliseconds as text, or "grows" if the wait is so long that the queue must be growing."""
+    """Return a wait in milliseconds as text, or "grows" if it is so long that the queue must be growing."""
     return "grows" if ms >= GROWING_WAIT_MS else f"{ms:,.0f}"
 
 
 class SlotBudgetExplorer(Explorer):
-    """An explorer that shows which slots and token budgets meet both SLOs of a service on one card.
+    """An explorer that shows with which slots and token budgets a service on one card meets both SLOs.
 
-    Waits are simulated, with step times from the equation of `step_time`.
+    The waits are simulated. The simulation takes its step times from `step_time`. At first, the KV entries of
+    earlier turns are not found in the cache.
 
     Args:
-        service: the initial service. At first, rows of earlier turns are not found in the cache.
+        service: the service that the initial settings describe.
         ttft_slo: initial limit on the time to the first word, in seconds.
     """
 
@@ -254,11 +256,12 @@ class SlotBudgetExplorer(Explorer):
         }
 
     def service_with(self, arrivals: float, message: int, reply: int, **_: Any) -> Service:
-        """Return the service with these settings.
+        """Return the explorer's service, changed to the current settings.
 
         Args:
-            arrivals: requests per second.
-            message, reply: tokens of a message and of a reply.
+            arrivals: number of requests per second.
+            message: number of tokens in a message.
+            reply: number of tokens in a reply.
         """
         chats = arrivals / self.service.turns
         card = self.service.card.name
@@ -289,17 +292,18 @@ class SlotBudgetExplorer(Explorer):
 
 
 def choice_knob(label: str, choices: Sequence[float], initial: float) -> Any:
-    """Return a knob to choose from a few numbers, to which the initial value `initial` is added."""
+    """Return a slider that chooses one of several numbers. The initial value is added to the choices."""
     return number_slider(label, sorted({*choices, round(initial)}), round(initial))  # type: ignore[arg-type]
 
 
 def slot_timeline(runs: Mapping[str, SlotSteps], n_slots: int) -> Picture:
-    """Draw one chart for each run, with a row per slot, a column per step and a block for each request.
+    """Draw one chart per run, with a line per slot and a column per step.
 
-    Idle slots are hatched.
+    The steps in which a request uses a slot form one block. Idle slots are hatched.
 
     Args:
-        runs: from the name of each run to its steps, up to 20; a step maps slots, from 0, to requests.
+        runs: maps the name of each run to its steps, of which there are at most 20. A step maps slots,
+            counted from 0, to requests.
         n_slots: number of slots.
     """
     longest = max(map(len, runs.values()))
@@ -345,7 +349,7 @@ def slot_timeline(runs: Mapping[str, SlotSteps], n_slots: int) -> Picture:
 
 
 class Occupancy(NamedTuple):
-    """Consecutive steps in which a slot has the same request."""
+    """A sequence of steps in which a slot is used by the same request, or is idle."""
 
     request: str  # "" while the slot is idle
     begin: int  # index of the first step, from 0
@@ -353,11 +357,11 @@ class Occupancy(NamedTuple):
 
 
 def slot_occupancy(steps: SlotSteps, slot: int) -> list[Occupancy]:
-    """Return which request uses a slot in which steps, in order.
+    """Return, in order of time, which request uses a slot in which steps.
 
     Args:
-        steps: the steps, each of which maps slots to requests.
-        slot: the slot, from 0.
+        steps: the steps of a run. Each maps the slots in use to their requests.
+        slot: the slot, counted from 0.
     """
     found: list[Occupancy] = []
     for who, each in groupby(step.get(slot, "") for step in steps):
@@ -377,12 +381,12 @@ def _hatched(sheet: Sheet, x: float, y: float, wide: float, high: float) -> None
 def ttft_and_gap_by_budget(
     budgets: Sequence[int], ttft_ms: Sequence[float], gap_ms: Sequence[float]
 ) -> Picture:
-    """Draw how the token budget affects a long prompt and the requests that run at the same time.
+    """Draw how the token budget affects a long prompt, and the requests that run at the same time.
 
     Args:
-        budgets: tokens per step, ascending.
-        ttft_ms: time to first token of the long prompt with each budget, in ms.
-        gap_ms: longest wait between two words of the other requests with each budget, in ms.
+        budgets: the token budgets (tokens per step), in ascending order.
+        ttft_ms: for each budget, the time to the first token of the long prompt, in milliseconds.
+        gap_ms: for each budget, the longest wait between two words of the other requests, in milliseconds.
     """
     series = {"TTFT of the long prompt": ttft_ms, "longest wait of others": gap_ms}
     across = "tokens of a step, at most"
@@ -396,14 +400,14 @@ def schedule_prompt_tokens(
     whole_prompts: bool = False,
     allow_overtaking: bool = False,
 ) -> list[int]:
-    """Return how many tokens of each waiting prompt run in the next step.
+    """Return how many tokens of each waiting prompt are processed in the next step.
 
     Args:
-        waiting_tokens: tokens left to process in each prompt, in order of arrival.
-        n_running: number of running requests, each of which takes one token of the budget.
+        waiting_tokens: for each prompt, the number of tokens that are not processed yet, in order of arrival.
+        n_running: number of running requests. Each takes one token of the budget.
         token_budget: maximum number of tokens in the step.
-        whole_prompts: run each prompt whole or not at all, instead of in chunks.
-        allow_overtaking: if whole, let prompts that fit overtake a prompt that does not.
+        whole_prompts: whether a prompt that does not fit is not processed at all, instead of in chunks.
+        allow_overtaking: with `whole_prompts`, whether a prompt that fits may overtake one that does not.
     """
     left, given = token_budget - n_running, []
     for tokens in waiting_tokens:
@@ -445,7 +449,10 @@ KNOB_FOR_COMPLAINT = {
 
 
 def with_wrong_choices(complaint: str, *wrong_choices: str) -> list[dict[str, str]]:
-    """Return a copy of KNOB_FOR_COMPLAINT for each wrong choice, with that choice for the complaint."""
+    """Return one wrong answer per wrong choice.
+
+    Each is a copy of KNOB_FOR_COMPLAINT in which the complaint has this wrong choice.
+    """
     return [KNOB_FOR_COMPLAINT | {complaint: other} for other in wrong_choices]
 
 
