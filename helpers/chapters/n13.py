@@ -190,7 +190,7 @@ class StepTimeLadder:
         return Table([*map(list, terms.values())], [*terms], ["count", "price", "ms"])
 
     def waterfall_bars(self) -> dict[str, tuple[dict[str, tuple[float, float]], float]]:
-        """Return, for `plots.waterfall`, each variant's `part_spans_ms` and its measured time in milliseconds."""
+        """Return, for `plots.waterfall`, the `part_spans_ms` and the measured time of each variant."""
         return {way: (self.part_spans_ms(way), ms) for way, ms in self.measured_ms.items()}
 
     def why_unusable(self) -> str:
