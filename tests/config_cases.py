@@ -1,4 +1,7 @@
-"""Configs of published models, and the model line of each, for tests/js/model_of.test.mjs."""
+"""Configs of published models, and the model fields that Python reads from each.
+
+tests/js/model_of.test.mjs compares the page's results with them.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,10 @@ KINDS = "full_attention sliding_attention linear_attention chunked_attention spa
 
 
 def changed(config: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
-    """A config with another value of a key, of its text model where it has one; without the key for DROP."""
+    """Return a config in which a config key has another value, or is missing if `value` is DROP.
+
+    If the config has a `text_config`, the key is changed there.
+    """
     if isinstance(config.get("text_config"), dict) and key != "text_config":
         return config | {"text_config": changed(config["text_config"], key, value)}
     return {name: x for name, x in config.items() if name != key} | ({} if value == DROP else {key: value})
@@ -88,7 +94,10 @@ def line_or_refusal(config: Any) -> dict[str, Any] | str:
 
 
 def write_configs(folder: Path) -> None:
-    """Write configs.json: each config as it is, and with keys that are wrong; and what Python makes of it."""
+    """Write configs.json, with Python's result for each config, unchanged and with wrong values of its keys.
+
+    A result is the model's fields, or the error message.
+    """
     rng = random.Random(0)
     keys = sorted({key for one in CONFIGS.values() for key in one | one.get("text_config", {})})
     keys += "cross_attention_layers mamba_d_state hybrid_pattern my_size model_type hidden_act".split()

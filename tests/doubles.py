@@ -1,4 +1,7 @@
-"""Stand-ins for the caches that later notebooks bring: each shows that the model needs no change for it."""
+"""All cache classes, and test doubles for caches that the project does not implement.
+
+The doubles show that the model can use such caches without a change.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ KINDS = EXACT | LOSSY
 
 
 class MaskedCache(GrowingCache):
-    """Keeps every entry and masks them by seen(key, query, layer): the slow form of any window."""
+    """A cache that keeps every KV entry and hides entries with a mask. It is a slow form of any window.
+
+    A query sees a key if `seen(key position, query position, layer)` is true.
+    """
 
     def __init__(self, sizes: ModelConfig, seen: Callable[[int, int, int], bool], **rest: Any) -> None:
         self.seen = seen
@@ -50,6 +56,6 @@ class MaskedCache(GrowingCache):
 
 
 class UnevenConfig(ModelConfig):
-    """Values narrower than keys, as in caches of latent attention."""
+    """A config in which values have fewer channels than keys, as in the cache of latent attention."""
 
     v_dim = 5

@@ -1,4 +1,4 @@
-"""Loaded by pytest before every other plugin (`-p tests.early`): what makes each process start sooner."""
+"""Settings with which each process starts sooner. pytest loads them before all plugins (`-p tests.early`)."""
 
 import os
 import sys

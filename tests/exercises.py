@@ -1,4 +1,4 @@
-"""The exercises as the notebooks have them, and what each has to say in the kernel that ran its notebook."""
+"""Checks of the exercises and guesses in the notebooks, which run in the kernel that ran the notebook."""
 
 from __future__ import annotations
 
@@ -19,10 +19,15 @@ FENCE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def keep_promises(path: str, exercise: str, names: dict[str, Any]) -> None:
-    """Answer an exercise in every way that it knows, with the names that its notebook left.
+    """Run an exercise's check on its stub, its solution and its known wrong answers.
+
+    Args:
+        path: the notebook.
+        exercise: the name of the exercise.
+        names: the global names in the kernel after the notebook was run.
 
     Raises:
-        AssertionError: it does not say of an answer what it promises.
+        AssertionError: the check's message for one of these answers is not the expected one.
     """
     cells = exercise_sources(Path(path))[exercise]
     assert cells.keys() == set(ROLES), f"of {ROLES} {exercise} has only {sorted(cells)}"
@@ -43,7 +48,10 @@ def keep_promises(path: str, exercise: str, names: dict[str, Any]) -> None:
 
 
 def guessed(path: Path) -> dict[str, str]:
-    """Return the folded answers of a notebook's guesses, by the cell that asks; none of the measured."""
+    """Return the answer to each guess in a notebook, by the source of the cell that asks.
+
+    The answer is the folded text below the cell. Guesses whose answers are measured are left out.
+    """
     cells, found = nbformat.read(path, as_version=4).cells, {}
     for n, cell in enumerate(cells):
         measured = {"slow", "nbval-ignore-output"} & {*cell.metadata.get("tags", [])}
@@ -54,7 +62,10 @@ def guessed(path: Path) -> dict[str, str]:
 
 
 def check_guess(guess: Guess, text: str) -> None:
-    """AssertionError unless a text begins with the answer of a guess: a word, or numbers; 0 may be None."""
+    """Assert that a notebook's answer text begins with the answer of a guess.
+
+    An answer is a word, or one or more numbers. If it is 0, the text may also begin with "None".
+    """
     answer = guess.answer
     if isinstance(answer, str | bool) or (answer == 0 and text.startswith("None")):
         word = answer if isinstance(answer, str | bool) else None
@@ -66,12 +77,19 @@ def check_guess(guess: Guess, text: str) -> None:
 
 
 def expect(beginning: str, sentence: str) -> None:
-    """AssertionError if this is said otherwise."""
+    """Assert that the check's message begins with `beginning`."""
     assert sentence.startswith(beginning), f"{beginning!r} was expected: {sentence}"
 
 
 def shown(check: str, source: str, names: dict[str, Any], answers: dict[str, Any] | None = None) -> str:
-    """Run a source in place of the stub, and then the check cell; return what that shows."""
+    """Run a student's source, then the check cell, and return the message that the check cell shows.
+
+    Args:
+        check: the source of the check cell.
+        source: the source of the exercise cell, with the stub replaced.
+        names: global names for both cells.
+        answers: values that replace names defined by `source`.
+    """
     names = dict(names)
     exec(compile(source, "<written>", "exec"), names)
     names |= answers or {}

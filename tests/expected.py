@@ -1,4 +1,7 @@
-"""Grid, KV entries and tokens at an event, as plain data, worked out by other means than the views' own."""
+"""What a view must show for a pass, as plain data: the grid, the KV entries and the tokens.
+
+It is computed from the trace independently of the views' own code.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,14 @@ from helpers.trace import Part, Pass, Run, Trace, indices_of_ranges
 
 
 def expected(trace: Trace, name: str, index: int, layer: int) -> dict[str, Any]:
-    """What one event shows of a layer; keys of dicts are token indices."""
+    """Return what a view must show for one pass and one layer. The keys of inner dicts are token indices.
+
+    Args:
+        trace: the trace.
+        name: the name of the run.
+        index: the index of the pass in the run.
+        layer: the index of the layer.
+    """
     moment = Moment(trace, trace.run(name), index, layer)
     heads = [head for where, head in trace.recorded if where == layer]
     looks = moment.looks
@@ -27,13 +37,13 @@ def expected(trace: Trace, name: str, index: int, layer: int) -> dict[str, Any]:
 
 
 def expected_marks(trace: Trace, name: str, index: int) -> list[list[str]]:
-    """The grid of one pass, worked out from the trace's visibility alone."""
+    """Return the grid of marks for one pass in layer 0, computed only from the keys that each query sees."""
     return Moment(trace, trace.run(name), index).marks()
 
 
 @dataclass
 class Moment:
-    """An event of a run, and what came before it."""
+    """A pass of a run, and the passes before it, for one layer."""
 
     trace: Trace
     run: Run
@@ -52,19 +62,23 @@ class Moment:
         self.is_training = self.event.phase == "training"
 
     def counted(self, passes: list[Pass]) -> list[tuple[Pass, Part]]:
-        """Passes, training apart."""
+        """Return these passes, each with its part for this layer. The training pass is left out."""
         return [(one, one.for_layer(self.layer).parts[0]) for one in passes if one.phase != "training"]
 
     @cached_property
     def looks(self) -> dict[int, list[int]]:
-        """What each token that has run looked at when it last did."""
+        """The keys that each query saw in the last pass that ran it, by the query's token index."""
         parts = [*(part for _, part in self.steps), self.part]
         return {
             q: indices_of_ranges(r) for part in parts for q, r in zip(part.queries, part.visible, strict=True)
         }
 
     def marks(self) -> list[list[str]]:
-        """The grid: scored now or so many times, masked, scored before."""
+        """Return the grid, with one mark for each query (row) and key (column).
+
+        A pair that is scored in this pass has ●, or the number of passes that have scored it if there are
+        several. A masked pair has ×. A pair that was scored only in earlier passes has ○.
+        """
         times: dict[tuple[int, int], int] = {}
         for _, part in self.steps:
             for query, ranges in zip(part.queries, part.visible, strict=True):
@@ -85,7 +99,10 @@ class Moment:
         return [[mark(query, key) for key in range(size)] for query in range(size)]
 
     def token(self, i: int) -> list[Any]:
-        """Text, place counted from 1, where it is from, whether it is there, and whether it runs."""
+        """Return a token as [text, position from 1, origin, state, whether this pass runs it].
+
+        The state is "present", "emitted" (chosen, but not run yet) or "absent".
+        """
         token = self.tokens[i]
         ran = any(i in part.queries for _, part in self.steps)
         chosen = any(i == out.chosen for _, part in self.steps for out in part.out)
@@ -95,15 +112,15 @@ class Moment:
 
     @cached_property
     def untouched(self) -> list[int]:
-        """Tokens that ran before this pass and do not run in it."""
+        """The indices of tokens that were run before this pass and are not run in it."""
         return sorted({q for _, part in self.steps for q in part.queries} - set(self.live))
 
     def last_pass(self, query: int) -> str:
-        """The name of the last pass that ran a token."""
+        """Return the name of the last pass that ran a token."""
         return pass_name(self.run, next(e for e, part in self.steps[::-1] if query in part.queries))
 
     def entry_state(self, token: int) -> str:
-        """What happens to a token's KV entry."""
+        """Return the state of a token's KV entry: "written", "read", "made", "evicted" or "empty"."""
         if token in indices_of_ranges(self.part.written):
             return "written"
         if token in indices_of_ranges(self.part.read):
@@ -114,12 +131,15 @@ class Moment:
         return "evicted" if ran and self.keeps and not self.is_training else "empty"
 
     def weights(self, query: int, layer: int, head: int, seen: list[int]) -> list[Any] | None:
-        """[key, weight] for each key; None where the trace holds no row."""
+        """Return [key, weight] for each key that a query sees, or None if its weights were not recorded."""
         row = self.trace.weights.get(f"0.{query}.{layer}.{head}")
         return None if row is None else [[k, int(w) / 65535] for k, w in zip(seen, row, strict=True)]
 
     def context(self, query: int, layer: int, head: int) -> float | None:
-        """A context of one number, from the pass in which the query was new."""
+        """Return a query's context from the pass in which the query was new.
+
+        If the context was not recorded or has several channels, None is returned.
+        """
         for event in self.trace.runs[0].passes + self.trace.runs[-1].passes:
             part = event.parts[0]
             if query in indices_of_ranges(part.new) and f"{layer}.{head}" in part.contexts:
@@ -128,7 +148,7 @@ class Moment:
         return None
 
     def note(self) -> str:
-        """What happens to KV entries in a pass, in words."""
+        """Return a sentence on what happens to KV entries in this pass."""
         if self.state:
             kept = any(size for name, size in self.event.shapes[self.layer].items() if name != "layer")
             return "the state is rewritten" if kept else "no entry written or read"
@@ -147,6 +167,6 @@ def entries(n: int) -> str:
 
 
 def pass_name(run: Run, event: Any) -> str:
-    """What a pass is called: "prefill", "decode 2"."""
+    """Return the name that views give a pass, such as "prefill" or "decode 2"."""
     number = sum(one.phase == event.phase for one in run.passes[: run.passes.index(event) + 1])
     return f"decode {number}" if event.phase == "decode" else event.phase

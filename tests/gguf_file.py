@@ -1,4 +1,4 @@
-"""Write a model into a GGUF file, as llama.cpp's converter would: for tests, and for llama.cpp itself."""
+"""Write a model to a GGUF file, as llama.cpp's converter does. Tests and llama.cpp read these files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KEYS = {
 
 
 def name_in_gguf(name: str) -> str:
-    """Return llama.cpp's name of a tensor."""
+    """Return the name that a tensor of this project's models has in a GGUF file."""
     if name == "norm.weight":
         return "output_norm.weight"
     parts = [part for part in name.split(".") if part not in ("self_attn", "mlp")]
@@ -49,7 +49,10 @@ def name_in_gguf(name: str) -> str:
 
 
 def in_pairs(weight: np.ndarray, n_heads: int) -> np.ndarray:
-    """Permute the rows of q and k as llama.cpp's converter does for a Llama or SmolLM3."""
+    """Permute the rows of a query or key projection as llama.cpp's converter does for Llama and SmolLM3.
+
+    After the permutation, the two channels that RoPE rotates together are adjacent.
+    """
     split = weight.reshape(n_heads, 2, len(weight) // n_heads // 2, *weight.shape[1:])
     return split.swapaxes(1, 2).reshape(weight.shape)
 
@@ -61,9 +64,15 @@ def write(
     metadata: dict[str, Any] | None = None,
     tensors: dict[str, Any] | None = None,
 ) -> Path:
-    """Write a model as llama.cpp's converter would; `metadata` and `tensors` change what is in the file.
+    """Write a model to a GGUF file as llama.cpp's converter does, and return the path.
 
-    A tensor is an array, its bytes and their kind, or None: there is none of this name.
+    Args:
+        path: the file to write.
+        model: the model.
+        kind: the quantization type of the matrices.
+        metadata: values that replace the file's metadata or are added to it. `...` removes a value.
+        tensors: tensors that replace those of the model or are added to them. Each is an array, or a pair of
+            raw bytes and their quantization type. None removes a tensor.
     """
     config: ModelConfig = model.config
     arch = ARCHITECTURES.get(type(config), "qwen2" if config.qkv_bias else "llama")

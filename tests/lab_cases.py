@@ -1,4 +1,7 @@
-"""What the lab counts, as if the prompt had another length: tests/js/lab.test.mjs holds js/lab.ts to it."""
+"""The counts that the lab must show if the prompt had another length.
+
+tests/js/lab.test.mjs compares the counts of js/lab.ts with them.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,14 @@ LENGTHS = (1, 128, 1000, 10_000)
 
 @dataclass(frozen=True)
 class Counts:
-    """Of one user, in one layer and of one head: tokens processed, query-key pairs, rows written and read.
+    """Counts of one user's tokens, query-key pairs and KV entries in one head of one layer.
 
-    `again_tokens`, `again_pairs`: what a cache spares, or what is processed again without one.
+    Attributes:
+        tokens: number of tokens processed.
+        pairs: number of query-key pairs scored.
+        written, read: number of KV entries written to the cache and read from it.
+        again_tokens, again_pairs: number of tokens and pairs that are processed again without a cache. With a
+            cache, they are saved.
     """
 
     tokens: int
@@ -38,7 +46,17 @@ class Counts:
 
 
 def tokens_at(step: Pass, prompt: int, length: int) -> tuple[int, int, int]:
-    """Return the tokens of a recorded pass if the prompt had `length`: processed, before them, and anew."""
+    """Return three token counts of a recorded pass, as if the prompt had `length` tokens.
+
+    Args:
+        step: the recorded pass.
+        prompt: number of tokens in the recorded prompt.
+        length: number of tokens in the assumed prompt.
+
+    Returns:
+        The number of tokens that the pass processes, the number of tokens before these, and the number of
+        tokens that no earlier pass has processed.
+    """
     part = step.parts[0]
     recorded = part.queries[-1] + 1
     seen = recorded + length - prompt
@@ -48,7 +66,7 @@ def tokens_at(step: Pass, prompt: int, length: int) -> tuple[int, int, int]:
 
 
 def widest(layers: Sequence[LayerType]) -> LayerType:
-    """Return the kind of layer whose queries see most: full attention, or else the widest window."""
+    """Return the layer type whose queries see most keys: full attention, or else the widest window."""
 
     def reach(kind: LayerType) -> float:
         return 0 if isinstance(kind, State) else kind.window if isinstance(kind, Window) else math.inf
@@ -57,7 +75,10 @@ def widest(layers: Sequence[LayerType]) -> LayerType:
 
 
 def counts_of(step: Pass, prompt: int, length: int, kind: LayerType, keeps: bool) -> Counts:
-    """Return what one pass counts; `keeps`: its rows are kept."""
+    """Return the counts of one pass in a layer of type `kind`, as if the prompt had `length` tokens.
+
+    `keeps` is whether the pass writes its KV entries to a cache.
+    """
     tokens, before, anew = tokens_at(step, prompt, length)
     seen = tokens + before
     read = min(before, kind.window - 1) if isinstance(kind, Window) else before
@@ -69,7 +90,10 @@ def counts_of(step: Pass, prompt: int, length: int, kind: LayerType, keeps: bool
 
 
 def accumulated(run: Run, index: int, prompt: int, length: int, kind: LayerType) -> tuple[Counts, Counts]:
-    """Return the counts of a pass, and of all up to it; the training reference is in no sum."""
+    """Return the counts of the pass at `index`, and the sum over all passes up to and including it.
+
+    The sum does not include the training pass.
+    """
 
     def counts(step: Pass) -> Counts:
         return counts_of(step, prompt, length, kind, run.cache != "none" and step.phase != "training")
@@ -79,7 +103,7 @@ def accumulated(run: Run, index: int, prompt: int, length: int, kind: LayerType)
 
 
 def write_lab(folder: Path, traces: dict[str, Trace]) -> None:
-    """Write lab.json: of passes at chosen lengths, the counts of each and of all so far."""
+    """Write lab.json, with the two results of `accumulated` for several passes, models and prompt lengths."""
     cases: list[Any] = []
     for (name, trace), model, length in product(traces.items(), COUNTED, LENGTHS):
         kind = widest(MODELS[model].layers)

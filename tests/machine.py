@@ -1,4 +1,4 @@
-"""What this machine offers to the tests, and what happens when it offers too little."""
+"""The files and programs on this machine that tests need, and how to skip a test if one is missing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MADE = re.compile(
 
 
 def project_files() -> list[Path]:
-    """Return the files that belong to the project, those not yet known to git among them."""
+    """Return the paths of all files that belong to the project, including files not yet added to git."""
     found = []
     for folder, folders, files in os.walk(ROOT):
         here = Path(folder)
@@ -36,7 +36,10 @@ def project_files() -> list[Path]:
 
 
 def prose_of(path: Path) -> str:
-    """Return what a reader reads in a file: the Markdown of a notebook, all of a text."""
+    """Return the prose in a file: the Markdown cells of a notebook, or all of a Markdown file.
+
+    For other files, "" is returned.
+    """
     if path.suffix == ".ipynb":
         book = nbformat.read(path, as_version=4)
         return "\n\n".join(cell.source for cell in book.cells if cell.cell_type == "markdown")
@@ -44,7 +47,7 @@ def prose_of(path: Path) -> str:
 
 
 def lacking(reason: str) -> NoReturn:
-    """Skip the test with this reason; under CI=true fail, so that no run passes by leaving it out."""
+    """Skip the current test for this reason. If CI=true, fail instead, so that CI leaves out no test."""
     if os.environ.get("CI") == "true":
         pytest.fail(f"{reason} (a failure, because CI=true)")
     pytest.skip(reason)
@@ -52,7 +55,7 @@ def lacking(reason: str) -> NoReturn:
 
 @functools.cache
 def find_node() -> str | None:
-    """Path of a node that reads TypeScript: the one in playwright's wheel."""
+    """Return the path of the Node.js executable in playwright's wheel, which can run TypeScript, or None."""
     if not (wheel := importlib.util.find_spec("playwright")):
         return None
     shipped = Path(str(wheel.origin)).parent / "driver" / ("node.exe" if os.name == "nt" else "node")
@@ -61,7 +64,7 @@ def find_node() -> str | None:
 
 @functools.cache
 def pypi_answers() -> bool:
-    """Whether pip finds a small package, wherever this machine's pip looks."""
+    """Return whether pip can find a small package in the index that it is configured to use."""
     command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-deps", "--ignore-installed"]
     command += ["--quiet", "--retries=1", "--timeout=10", "iniconfig==2.0.0"]
     return subprocess.run(command, capture_output=True, timeout=120).returncode == 0

@@ -1,4 +1,4 @@
-"""Traces made by hand, of what no toy shows: unequal layers and heads, sizes."""
+"""Synthetic traces of cases that the toy lacks, such as layers with different heads, and long texts."""
 
 from __future__ import annotations
 
@@ -46,12 +46,20 @@ def made(
     states: dict[int, dict[str, list[int]]] | None = None,
     shared: dict[int, int] | None = None,
 ) -> Trace:
-    """Record two runs of a stand-in for a model, with a cache that goes by the plan and without one.
+    """Record two runs of a stand-in for a model, first with a KV cache and then without one.
 
-    The first `prompt` texts are the prompt; `recorded` has the heads of each recorded layer, `windows` how
-    many of the newest rows a layer sees, `states` the shapes of what a layer keeps in place of rows, `shared`
-    the layer of which one reads K and V. Of several `kv_heads` K and V are not kept, as in the record of a
-    model.
+    Args:
+        texts: the texts of the tokens.
+        prompt: number of tokens in the prompt, which are the first ones.
+        plan: the passes of each run.
+        recorded: the indices of the recorded heads, by layer.
+        names: the names of the heads.
+        kv_heads: number of KV heads. If there are several, the trace does not contain K and V, as in a trace
+            of a real model.
+        seed: seed of the random queries, keys and values.
+        windows: number of tokens that a query sees, for each layer with sliding-window attention.
+        states: the shapes of the state, for each layer that has a state instead of KV entries.
+        shared: for each layer that reads another layer's K and V, the index of the other layer.
     """
     tokens = [Token(text, None, i, "prompt" if i < prompt else "generated") for i, text in enumerate(texts)]
     n_heads = 1 + max(head for heads in recorded.values() for head in heads)
@@ -71,7 +79,10 @@ def made(
 
 
 class _Maker:
-    """Rolls the numbers of a run; what a token sees and weighs is the same in both runs."""
+    """Records runs with random queries, keys and values.
+
+    They are chosen once, so that a token has the same attention weights in both runs.
+    """
 
     windows: dict[int, int]
     states: dict[int, dict[str, list[int]]]
@@ -133,7 +144,10 @@ class _Maker:
         return {"q": q, "k": k, "v": v, "mask": mask, "output": weights @ values, "layer": layer}
 
     def out(self, query: int) -> Output:
-        """Ten candidates in no order of size; the token that follows is the last of them every other time."""
+        """Return the output for a query, with ten candidates that are not sorted by probability.
+
+        The next token is the first candidate if `query` is even, and the last one otherwise.
+        """
         if query not in self.outs:
             text = self.sequence.tokens[query + 1].text
             words = [text, *(f"other{i}" for i in range(9))][:: 1 if query % 2 else -1]
@@ -146,12 +160,12 @@ class _Maker:
 
 
 def decodes(start: int, stop: int) -> list[Step]:
-    """A decode step for each token."""
+    """Return the plan of one decode step per token, for the tokens from `start` to `stop` - 1."""
     return [("decode", i, i + 1) for i in range(start, stop)]
 
 
 def words(n: int) -> list[str]:
-    """Texts that differ, of one to seven characters."""
+    """Return `n` different token texts of various lengths."""
     return [chr(97 + i % 26) * (1 + i % 5) + (str(i) if i > 25 else "") for i in range(n)]
 
 
@@ -159,13 +173,17 @@ FOUR = ["even", "newest", "first", "all"]
 
 
 def layers() -> Trace:
-    """Two of four layers and one more, with other heads each."""
+    """Return a trace of four layers, three of which are recorded, each with other heads."""
     plan: list[Step] = [("training", 0, 4), ("prefill", 0, 4), *decodes(4, 7)]
     return made(words(8), 4, plan, {0: [0, 1, 2, 3], 2: [1, 3], 3: [3, 0]}, names=FOUR)
 
 
 def of_size(n: int, training: bool = False) -> Callable[[], Trace]:
-    """So many columns, on both sides of where the canvas and its window begin."""
+    """Return a function that makes a trace whose grid has `n` columns.
+
+    SIZES has values of `n` just below and above those from which the view draws on a canvas, or a section of
+    the grid.
+    """
     start, plan = max(1, n - 2), [("training", 0, max(1, n - 2))] if training else []
     return lambda: made(
         words(n + 1), start, [*plan, ("prefill", 0, start), *decodes(start, n)], {0: [0, 1]}, seed=n
@@ -173,7 +191,10 @@ def of_size(n: int, training: bool = False) -> Callable[[], Trace]:
 
 
 def heads() -> Trace:
-    """More heads than have a line each, ten in one layer and six in the other; one row was not recorded."""
+    """Return a trace with more heads than the view shows at once: ten in one layer, and six in the other.
+
+    The attention weights of one query are missing.
+    """
     plan: list[Step] = [("prefill", 0, 5), *decodes(5, 7)]
     trace = made(words(8), 5, plan, {0: [*range(10)], 1: [*range(6)]}, kv_heads=2)
     del trace.weights[weight_key(0, 6, 0, 1)]
@@ -181,7 +202,11 @@ def heads() -> Trace:
 
 
 def kinds() -> Trace:
-    """Layers: one sees all, one has a window, one a state, one nothing; one reads the first one's rows."""
+    """Return a trace with one layer of each type.
+
+    The layers have full attention, a sliding window, a state, and neither KV entries nor a state. A fifth
+    layer reads the K and V of the first one.
+    """
     plan: list[Step] = [("prefill", 0, 5), *decodes(5, 8)]
     states = {2: {"state": [1, 2, 3, 4], "convolution": [1, 6, 3]}, 3: {}}
     recorded = {0: [0, 1], 1: [0, 1], 4: [0, 1]}
@@ -207,7 +232,10 @@ Look = tuple[str, int, int]  # a run's name, and indices of a pass and a layer
 
 
 def every_look(trace: Trace) -> list[Look]:
-    """All that a reader can turn to; of a long text only the passes at both ends."""
+    """Return all looks that a reader can select in a trace; see `Look`.
+
+    For a text of more than 100 tokens, only the first and the last pass of each run are included.
+    """
     looks = [
         (run.name, index, layer)
         for run in trace.runs

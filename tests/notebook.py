@@ -1,8 +1,9 @@
-"""A notebook as pytest runs it: once, in a folder not its own, offline, its exercises asked at the end.
+"""The notebook tests: pytest runs each notebook in one kernel, offline, in an empty folder.
 
-nbval compares each cell with its stored output, and once more when it is run again: no cell changes what it
-depends on. The same kernel is asked what else has to hold: that the text below a guess has its answer, that
-nothing leaves this machine, and that each exercise says what it promises.
+nbval compares the output of each cell with the stored output. Each cell is then run again, and must give the
+same output; so no cell changes what it depends on. Additional cells run in the same kernel. They check that
+the text below a guess begins with its answer, that nothing can connect to other machines, and that the check
+of each exercise gives the expected messages.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ __import__("tests.exercises").exercises.check_guess(get_ipython().displayhook._,
 
 
 class Notebook(IPyNbFile):
-    """The cells of a notebook, and what its kernel is asked behind them."""
+    """A pytest collector for a notebook: its cells, and additional cells that check guesses and exercises."""
 
     def setup(self) -> None:
         """Start the kernel in an empty folder, offline."""
@@ -77,7 +78,7 @@ class Notebook(IPyNbFile):
             super().setup()
 
     def collect(self) -> Iterator[IPyNbCell]:
-        """Yield nbval's cells, and those that ask."""
+        """Yield each of nbval's cells, the same cell to be run again, and the additional cells."""
         guesses, n = guessed(self.path), 0
         for n, cell in enumerate(super().collect(), 1):
             yield cell
@@ -94,7 +95,7 @@ class Notebook(IPyNbFile):
             yield self.asking(f"exercise {name}", n, source)
 
     def asking(self, name: str, n: int, source: str, outputs: Sequence[Any] = ()) -> IPyNbCell:
-        """Return a cell that is not in the notebook, and what it has to show."""
+        """Return an additional cell, which is not in the notebook, with the outputs that it must have."""
         cell = new_code_cell(source, execution_count=1, outputs=[*outputs])
         options = defaultdict(bool, check=True)
         return IPyNbCell.from_parent(self, name=name, cell_num=n, cell=cell, options=options)

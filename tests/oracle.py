@@ -1,6 +1,7 @@
-"""What must hold between the fields of any trace, worked out afresh from its tokens: an oracle for the tests.
+"""An oracle for traces: the fields of any trace must be consistent.
 
-A recorder counts while a decoder runs; here the same numbers follow from who ran and who may look at whom.
+A recorder counts KV entries and query-key pairs while a decoder runs. Here the same counts are computed from
+the tokens that each pass runs and from the keys that each query sees.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from helpers.trace.record import WEIGHT_SCALE
 
 
 def check(trace: Trace) -> None:
-    """Assert that every field of a trace fits the others."""
+    """Assert that the fields of a trace are consistent with each other."""
     [sequence] = trace.sequences
     positions = [token.position for token in sequence.tokens]
     assert positions == sorted(set(positions))
@@ -26,7 +27,7 @@ def check(trace: Trace) -> None:
 
 
 def work(trace: Trace) -> list[Any]:
-    """Return the counts and shapes of each pass."""
+    """Return a (counts, shapes) pair for each pass, in one list per run."""
     return [[(event.counts, event.shapes) for event in run.passes] for run in trace.runs]
 
 

@@ -1,4 +1,4 @@
-"""What holds for every figure."""
+"""Checks that every figure must pass, and functions that find texts and boxes in a figure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from helpers.plots import Picture
 
 
 class _Listener(Renderer):
-    """Notes the texts that are drawn; a figure holds others, such as names of ticks out of sight."""
+    """A renderer that lists the texts it draws.
+
+    A figure also contains texts that are not drawn, such as the labels of ticks outside the axes.
+    """
 
     def draw_text(self, *args: Any, mtext: Any = None, **kwargs: Any) -> None:
         self.marks.append(mtext)
@@ -31,25 +34,25 @@ class _Listener(Renderer):
 
 @lru_cache(8)  # a figure is drawn to find them, and asked for them several times in a row
 def texts(figure: Figure) -> list[Text]:
-    """Return what is written in a figure."""
+    """Return the text objects that are drawn in a figure."""
     listener = _Listener(*figure.get_size_inches() * 72)
     figure.draw(listener)
     return listener.marks  # type: ignore[return-value]
 
 
 def words(figure: Figure) -> list[str]:
-    """Return what is written in a figure, as strings."""
+    """Return the texts that are drawn in a figure, as strings."""
     return [text.get_text() for text in texts(figure)]
 
 
 def boxes(figure: Figure, fill: str) -> list[FancyBboxPatch]:
-    """Return the boxes of this colour of the palette."""
+    """Return the boxes in a figure that are filled with this colour of the palette."""
     found = [box for box in figure.findobj(FancyBboxPatch) if isinstance(box, FancyBboxPatch)]
     return [box for box in found if to_hex(box.get_facecolor(), keep_alpha=True) == PALETTE[fill][0] + "ff"]
 
 
 def misplaced(figure: Figure) -> list[str]:
-    """Name the words that leave the sheet, and those that lie on another."""
+    """Return one message for each text that extends beyond the figure, and for each pair that overlaps."""
     width, height = figure.get_size_inches() * 72
     places = [(text.get_text(), text.get_window_extent()) for text in texts(figure)]
     faults = [
@@ -64,7 +67,11 @@ def misplaced(figure: Figure) -> list[str]:
 
 
 def check_form(picture: Picture) -> None:
-    """Raise unless a picture is legible, themed, small and a sentence; nbval says that runs draw it alike."""
+    """Assert that a picture is legible on a phone, is small, and has theme colours and alternative text.
+
+    The alternative text must be sentences on one line. That a figure is the same in each run is not checked
+    here, because nbval compares the outputs of notebooks.
+    """
     assert misplaced(picture.figure) == []
     written = texts(picture.figure)
     assert min(float(text.get_fontsize()) for text in written) * 360 / WIDTH > 10.9, "on a phone"

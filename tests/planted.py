@@ -1,4 +1,7 @@
-"""Plant a bug and let pytest run the ordinary tests that must notice it, fixtures, parameters and all."""
+"""Plant a bug, and run the ordinary tests that must fail because of it, with pytest.
+
+pytest runs these tests as usual, with their fixtures and parameters.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +26,17 @@ SETTINGS = "_hypothesis_internal_use_settings"  # where a test keeps them
 
 @dataclass
 class Bug:
-    """A bug: how it is planted, and the tests that must fail with it."""
+    """A bug, with the function that plants it and the tests that must fail when it is planted."""
 
     name: str
     plant: Plant
     caught_by: list[Callable[..., Any]]
 
     def missed_by(self) -> list[str]:
-        """Plant it, run its tests, and name those that pass, or only crash in the harness."""
+        """Plant the bug, run its tests, and return the names of those that do not catch it.
+
+        A test catches the bug if a case of it fails with an exception that is not one of HARNESS.
+        """
         nodes = [f"{inspect.getfile(inspect.unwrap(test))}::{test.__name__}" for test in self.caught_by]
         with pytest.MonkeyPatch.context() as patch:
             caught = Caught(patch)
@@ -44,7 +50,10 @@ class Bug:
 
 @dataclass
 class Caught:
-    """A plugin of pytest: names of tests of which a case has failed; their other cases are left out."""
+    """A pytest plugin that collects the names of tests that failed.
+
+    After a case of a test has failed, the remaining cases of this test are skipped.
+    """
 
     patch: pytest.MonkeyPatch
     names: set[str] = field(default_factory=set)
@@ -63,7 +72,7 @@ class Caught:
 
 
 class Planted:
-    """The bugs of a file, in order: `@planted("name", [test, …], "where reported")`."""
+    """The bugs that a test module plants, in order: `@planted("name", [test, …], "where reported")`."""
 
     def __init__(self) -> None:
         self.bugs: list[Bug] = []
@@ -71,9 +80,14 @@ class Planted:
     def __call__(
         self, name: str, caught_by: list[Callable[..., Any]], reported: str = "", of: Any = None
     ) -> Callable[..., Any]:
-        """Keep a function that plants a bug, or several; with `of`, one that is called instead of it.
+        """Return a decorator that registers a bug.
 
-        `reported` says where a real project had the bug, for the reader.
+        Args:
+            name: the name of the bug.
+            caught_by: the tests that must fail when it is planted.
+            reported: where a bug of a real project was reported. This is only for readers of the code.
+            of: the function that the bug replaces. If given, the decorated function is called instead of it;
+                see `instead`. If None, the decorated function plants the bug.
         """
 
         def keep(*plants: Callable[..., Any]) -> Callable[..., Any]:
@@ -85,7 +99,10 @@ class Planted:
 
 
 def instead(function: Any, do: Callable[..., Any]) -> Plant:
-    """Return a plant: who calls the function, imported when ever, gets do(the old one, *arguments)."""
+    """Return a function that plants a bug: calls of `function` become `do(original function, *arguments)`.
+
+    The function's code object is replaced. Therefore modules that imported the function earlier get the bug.
+    """
     function = inspect.unwrap(getattr(function, "fget", function))
     outer = function.__code__.co_freevars  # __class__, where it calls super()
 

@@ -1,4 +1,4 @@
-"""Runs of a scheduler as traces, what its books say of each step, for tests/js/pool.test.mjs."""
+"""Scheduler runs for tests/js/pool.test.mjs: their traces, and the state of the scheduler in each step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,21 @@ def made(
     seed: int = 36, own: tuple[int, int] = (3, 14), new: tuple[int, int] = (5, 12), words: list[str] = WORDS,
     ids: Callable[[int], Any] = lambda n: chr(65 + n), kind: type[Scheduler] = Scheduler,
 ) -> tuple[EngineTrace, Books]:  # fmt: skip
-    """Serve requests of which half begin alike, one more in each step; return the trace and the books."""
+    """Run a scheduler on requests that arrive one per step, and return the trace and the state in each step.
+
+    About half of the requests have a shared prefix of two pages.
+
+    Args:
+        n: number of requests.
+        n_pages, page_size: number of pages in the pool, and number of KV entries per page.
+        slots, budget: the scheduler's number of slots and its token budget.
+        seed: seed of the random prompts and replies.
+        own: minimum and maximum number of prompt tokens after the prefix.
+        new: minimum and maximum number of reply tokens.
+        words: the vocabulary.
+        ids: returns the id of the request with a given index.
+        kind: the scheduler class.
+    """
     rng, books = random.Random(seed), Books()
     tokens = partial(rng.choices, range(len(words)))
     scheduler = kind(PageManager(n_pages, page_size), slots, budget)
@@ -50,7 +64,7 @@ def made(
 
 
 class Late(Scheduler):
-    """In every third step the youngest runs nothing."""
+    """A scheduler that, in every third step, removes the last planned request from the plan."""
 
     steps = 0
 
@@ -66,7 +80,13 @@ class Late(Scheduler):
 
 
 def booked(scheduler: Scheduler, plan: Plan, there: list[Any]) -> dict[str, Any]:
-    """What a scheduler and its pages say of a step that is planned and has not run."""
+    """Return the state of a scheduler and its pages for a step that is planned but has not been run.
+
+    Args:
+        scheduler: the scheduler.
+        plan: the plan of the step.
+        there: the requests that were running before the step was planned.
+    """
     size, n = scheduler.pages.page_size, dict(plan)
     owners = [*scheduler.pages.ref_counts]
     rows = {
@@ -97,12 +117,12 @@ MADE: dict[str, Callable[[], tuple[EngineTrace, Books]]] = {
 
 
 def trace(name: str) -> EngineTrace:
-    """The trace of a run by its name."""
+    """Return the trace of the run with this name in MADE."""
     return MADE[name]()[0]
 
 
 def write_pools(folder: Path) -> None:
-    """Write what the tests in JavaScript read: traces, and what the books say of each step."""
+    """Write one JSON file per run for the JavaScript tests, with its trace and the state in each step."""
     for name, make_request in MADE.items():
         run, books = make_request()
         text = json.dumps({"trace": json.loads(run.to_json()), "books": books})

@@ -1,4 +1,4 @@
-"""Tasks that ranks run in tests; a new process imports them from here."""
+"""Tasks that the ranks run in tests. The processes of the ranks import them from this module."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ Job = tuple[Callable[..., Any], tuple[Any, ...], str]
 
 
 def several(comm: Communicator, jobs: Sequence[Job]) -> list[Any]:
-    """Run several tasks in the same ranks, each with its bug planted, if it names one."""
+    """Run several tasks one after the other in this rank, and return their results.
+
+    A job is (task, arguments, name of a bug). The bug is planted while its task runs; "" means no bug.
+    """
     results = []
     for task, args, bug in jobs:
         with contextlib.ExitStack() as planted:
@@ -35,13 +38,13 @@ def several(comm: Communicator, jobs: Sequence[Job]) -> list[Any]:
 
 
 def heads_logits(comm: Communicator, folder: Path, ids: Tensor, split: list[int]) -> Tensor:
-    """Return all logits of a model whose heads are divided among the ranks."""
+    """Return the logits of all positions from a model whose heads are divided among the ranks."""
     model = heads.load_shard(folder, comm)
     return in_passes(model, ids, split, StaticCache(model.config, len(ids), dtype=torch.float64))
 
 
 def context_logits(comm: Communicator, folder: Path, ids: Tensor, split: list[int]) -> Tensor:
-    """Return all logits of a model whose KV entries are divided among the ranks."""
+    """Return the logits of all positions from a model whose KV entries are divided among the ranks."""
     model = shards.load_context_parallel(folder, comm)
     cache = ShardedCache(model.config, comm.rank, comm.world_size, batch=len(ids), dtype=torch.float64)
     return in_passes(model, ids, split, cache)
@@ -70,7 +73,7 @@ def kv_heads_of_rank_0() -> Patches:
 
 
 def entries_counted_as_positions() -> Patches:
-    """The mask is that of a cache with the same number of entries from the beginning of the text."""
+    """Plant a wrong mask: a rank's entries are masked as if they were at consecutive positions from 0."""
 
     def mask(cache: Any, T: int, layer: int = 0) -> Tensor:
         S = len(range(cache.rank, cache.length + T, cache.world_size))
@@ -97,7 +100,11 @@ BUGS: dict[str, Callable[[], Patches]] = {
 
 
 def fail(comm: Communicator, failure: str, folder: Path) -> Any:
-    """Write this process's id to the folder; then rank 1 raises, or both hang."""
+    """Create a file named after this process's id in the folder. Then fail in the given way.
+
+    If `failure` is "raise", rank 1 raises and the other rank is busy for two minutes. If it is any other
+    non-empty string, both ranks are busy. If it is "", nothing fails.
+    """
     (folder / str(os.getpid())).touch()
     if comm.rank == 1 and failure == "raise":
         raise LookupError("no such thing")
@@ -107,7 +114,7 @@ def fail(comm: Communicator, failure: str, folder: Path) -> Any:
 
 
 def stay(comm: Communicator, port: int) -> None:
-    """Connect to a port; then rank 0 computes for a minute, and rank 1 waits for it."""
+    """Send a byte to a local port. Then rank 0 computes for a minute, and rank 1 waits for rank 0."""
     socket.create_connection(("127.0.0.1", port)).send(b"!")
     end = time.monotonic() + 60
     while comm.rank == 0 and time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""Right answers to the exercises, in forms that neither their checkers nor their notebooks write."""
+"""Correct answers to the exercises, in forms that neither the checkers nor the notebooks use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from helpers import toy
 
 
 def decode_by_layers(cache: list[Any], number: float) -> list[float]:
-    """Pair keys with values, and average what each head of the toy picks, without a softmax."""
+    """Answer `decode_step` without a softmax: each head averages the values with the highest score."""
     for keys, values in cache:
         keys += [np.array([(len(keys) + 1) % 2 == 0, len(keys) + 1])]
         values += [number]
@@ -28,7 +28,10 @@ def decode_by_layers(cache: list[Any], number: float) -> list[float]:
 
 
 def who_by_negating(f: Callable[[Tensor], Tensor], x: Tensor) -> list[list[bool]]:
-    """Turn a token around, compare with a tolerance, and give lists."""
+    """Answer `who_moves` by reversing and negating a token's channels.
+
+    The outputs are compared with a tolerance, and the result is a list of lists instead of a tensor.
+    """
     columns = []
     for j in range(x.shape[1]):
         changed = x.clone()

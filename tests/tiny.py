@@ -1,4 +1,7 @@
-"""Small models for the tests: no two sizes are equal, so that a transpose or a swapped axis shows."""
+"""Small models for the tests.
+
+All axes have different lengths, so that a wrong transpose or swapped axes cause an error.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +32,12 @@ SIZES: dict[str, Any] = {
 
 
 def tiny_config(kind: type[ModelConfig] = ModelConfig, **changed: Any) -> ModelConfig:
-    """Return the config of a small model."""
+    """Return the config of a small model. `changed` replaces values of SIZES."""
     return kind(**(SIZES | changed))
 
 
 def tiny(seed: int = 0, dtype: torch.dtype = torch.float32, **changed: Any) -> Transformer:
-    """Return a small model with weights large enough that attention is far from even."""
+    """Return a small model whose weights are so large that its attention weights are far from uniform."""
     torch.manual_seed(seed)
     model = make_model(tiny_config(**changed))
     enlarge(model)
@@ -42,31 +45,45 @@ def tiny(seed: int = 0, dtype: torch.dtype = torch.float32, **changed: Any) -> T
 
 
 def enlarge(model: torch.nn.Module) -> None:
-    """Add noise to every parameter, norms and biases among them: ones and zeros would hide mistakes."""
+    """Add noise to every parameter.
+
+    Norms and biases are included, because their initial ones and zeros would hide mistakes.
+    """
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.3)
 
 
 def tokens(B: int, T: int, seed: int = 1) -> torch.Tensor:
-    """Return ids of the small vocabulary, (B, T)."""
+    """Return random token ids from the small vocabulary, of shape (B, T)."""
     return torch.randint(0, SIZES["vocab_size"], (B, T), generator=torch.Generator().manual_seed(seed))
 
 
 def same(got: torch.Tensor, expected: torch.Tensor, bound: float = 1e-12) -> None:
-    """Logits up to 8 in float64: sums in another order differ by 1e-15 of their size, a hundred times."""
+    """Assert that two tensors differ by `bound` at most.
+
+    The default is for float64 logits with absolute values up to 8. If values are summed in another order, the
+    logits change by about a hundred rounding errors of relative size 1e-15.
+    """
     torch.testing.assert_close(got, expected, rtol=0, atol=bound)
 
 
 @torch.no_grad()
 def in_passes(model: Transformer, ids: torch.Tensor, split: list[int], cache: Cache) -> torch.Tensor:
-    """Run ids in passes of these lengths; all logits, (B, T, V)."""
+    """Run token ids in several passes, and return the logits of all positions, of shape (B, T, V).
+
+    Args:
+        model: the model.
+        ids: token ids of shape (B, T).
+        split: number of tokens in each pass; the sum is T.
+        cache: the KV cache that the passes share.
+    """
     return torch.cat([model(chunk, cache) for chunk in ids.split(split, dim=1)], dim=1)
 
 
 @contextlib.contextmanager
 def failing(model: Transformer, place: str) -> Iterator[None]:
-    """A pass that reaches this module is broken off."""
+    """Inside the `with` block, raise KeyboardInterrupt when a pass reaches the module named `place`."""
 
     def fail(*_: object) -> None:
         raise KeyboardInterrupt

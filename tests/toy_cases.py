@@ -1,4 +1,4 @@
-"""Prompts of the toy and what Python makes of them, for tests/js/toy.test.mjs and what_if.test.mjs."""
+"""Prompts of the toy with Python's results, for tests/js/toy.test.mjs and tests/js/what_if.test.mjs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ def says(contexts: np.ndarray) -> dict[str, Any]:
 
 
 def numbers_of(kind: int, size: int, rng: np.random.Generator) -> np.ndarray:
-    """Known words' numbers, whole ones, fractions, large ones, and such that end in ties."""
+    """Return `size` random values for tokens.
+
+    `kind` is 0 for the values of known words, 1 for integers, 2 for fractions, 3 for large values, and 4 for
+    values that lead to equal logits.
+    """
     known = np.array(list(toy.NUMBERS.values()), float)
     small = rng.integers(-20, 21, size).astype(float)
     first = np.arange(size) == 0  # where the first is 0, nice and warm are equal
@@ -33,7 +37,10 @@ def numbers_of(kind: int, size: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def prompts(many: int) -> list[dict[str, Any]]:
-    """Prompts of 1 to 64 tokens, one layer and two; those of a length at once: their weights are the same."""
+    """Return test cases with prompts of 1 to 64 tokens, each run in one layer and in two.
+
+    All prompts of the same length are run at once, because their attention weights are equal.
+    """
     rng = np.random.default_rng(0)
     cases = []
     for size in range(1, 65):
@@ -52,7 +59,10 @@ def prompts(many: int) -> list[dict[str, Any]]:
 
 
 def changed(before: list[Token], rng: np.random.Generator) -> list[Token]:
-    """The prompt after up to four edits: a number, a word, one put in, one taken out."""
+    """Return the prompt after up to four random edits.
+
+    An edit changes the value of a token, changes its word, inserts a token or removes one.
+    """
     now = list(before)
     for kind in rng.integers(0, 4, rng.integers(0, 5)):
         at = int(rng.integers(len(now)))
@@ -64,7 +74,11 @@ def changed(before: list[Token], rng: np.random.Generator) -> list[Token]:
 
 
 def cost(before: list[Token], now: list[Token]) -> int:
-    """What the cheapest edits cost: a number 2, a word 3, one in or out 2."""
+    """Return the minimum cost of edits that turn one prompt into the other.
+
+    It costs 2 to change a value, 3 to change a word (with or without its value), and 2 to insert or remove a
+    token.
+    """
     line = [2 * j for j in range(len(now) + 1)]
     for i, old in enumerate(before, 1):
         above, line = line, [2 * i]
@@ -103,7 +117,7 @@ def what_ifs(many: int) -> list[dict[str, Any]]:
 
 
 def write_cases(folder: Path) -> None:
-    """Write what the tests in JavaScript read: toy.json and what_if.json."""
+    """Write the test cases for the JavaScript tests: toy_cases.json and what_if_cases.json."""
     constants = json.loads(WhatIf().data)["toy"]
     for name, cases in (("toy", prompts(2000)), ("what_if", what_ifs(300))):
         (folder / f"{name}_cases.json").write_text(

@@ -1,4 +1,7 @@
-"""Steps of models on cards, by `cost.step_time`: tests/js/cost.test.mjs holds the page's numbers to them."""
+"""Step times of models on cards, computed with `step_time`, for tests/js/cost.test.mjs.
+
+That test compares the step times on the page with them.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ def seconds(step: StepSeconds, terms: Iterable[str]) -> float:
 
 
 def counted(step: StepSeconds) -> list[str]:
-    """The terms that add up to the total; of memory and compute that run at the same time the longer."""
+    """Return the names of the terms that add up to the total time.
+
+    Where memory access and computation overlap, only the longer of the two is included.
+    """
     pairs: list[Any] = (
         [(MEMORY, COMPUTE)] if step.overlap else [((a,), (b,)) for a, b in zip(MEMORY, COMPUTE, strict=True)]
     )
@@ -43,7 +49,7 @@ def counted(step: StepSeconds) -> list[str]:
 
 
 def sides(step: StepSeconds) -> list[float]:
-    """What memory adds to the total, and what compute does."""
+    """Return the seconds that memory access and computation contribute to the total, in this order."""
     return [seconds(step, [term for term in counted(step) if term in side]) for side in (MEMORY, COMPUTE)]
 
 
@@ -53,7 +59,10 @@ def bound_of(step: StepSeconds) -> str:
 
 
 def tokens_until_compute(model: PublishedModel, machine: Hardware, users: int = 1) -> int | None:
-    """The shortest prompt whose prefill is compute-bound; None if it is longer than 2^19."""
+    """Return the number of tokens in the shortest prompt whose prefill is compute-bound.
+
+    If it would have more than 2^19 tokens, None is returned.
+    """
     lengths = range(1, 2**19 + 1)
     first = bisect_left(
         lengths,
@@ -64,7 +73,7 @@ def tokens_until_compute(model: PublishedModel, machine: Hardware, users: int = 
 
 
 def write_work(folder: Path) -> None:
-    """Write work.json: models, cards, passes and users that a page may ask for, and the answers."""
+    """Write work.json: models and cards, and for several passes and numbers of users the page's results."""
     offered, cases, prompts = models_and_cards(), list[Any](), list[Any]()
     for model, (new, before), users in product(KNOWN.values(), PASSES, (1, 8, 300)):
         for more, (on, card) in product(ARGUMENTS, (("two CPU cores", TWO_CORES), ("H100", CARDS["H100"]))):

@@ -1,4 +1,4 @@
-"""Numbers and texts of tokens as views write them, for tests that ask a page; js/format.ts does the same."""
+"""The formats in which views show values and token texts, for tests of pages. js/format.ts has the same."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BLANK, _UNSAFE = re.compile(f"{VIEW['blank']}*"), re.compile(VIEW["unsafe"])
 
 
 def number(x: float) -> str:
-    """At most two decimals, no trailing zeros, a real minus sign: 12.5, 10.33, −4, 1.5e9."""
+    """Format a value with up to two decimals, no trailing zeros, and a minus sign: 12.5, 10.33, −4, 1.5e9."""
     if not math.isfinite(x):
         return str(x)
     if abs(x) < LONG:
@@ -27,7 +27,10 @@ def number(x: float) -> str:
 
 
 def unit(x: float, name: str) -> str:
-    """Three digits with the prefix that fits: 15.0 GB, 4.48 ms; of seconds as many as there are: 1,258 s."""
+    """Format a quantity with three significant digits and an SI prefix: 15.0 GB, 4.48 ms.
+
+    Seconds get no prefix above 1, so that all digits before the decimal point are shown: 1,258 s.
+    """
     prefixes = [(size, prefix) for size, prefix in _PREFIXES if name != "s" or size <= 1]
     size, prefix = next((one for one in prefixes if x >= one[0] * 0.9995), (1, ""))
     scaled = x / size
@@ -40,7 +43,11 @@ def _code_points(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """A token's text; what would leave no mark, or turn the text around it, by its code points."""
+    """Return a token's text in a visible form.
+
+    Control characters, and characters that change the direction of text, are replaced by their code points.
+    If the text has only invisible characters, all of them are replaced.
+    """
     if not text:
         return str(VIEW["labels"]["empty"])
     if _BLANK.fullmatch(text):
@@ -49,6 +56,6 @@ def visible(text: str) -> str:
 
 
 def clipped(text: str, most: int) -> str:
-    """A token's visible text, cut to so many characters."""
+    """Return a token's visible text, cut to at most `most` characters."""
     whole = visible(text)
     return whole if len(whole) <= most else whole[: most - 1] + "…"

@@ -36,8 +36,8 @@ def print_report(model: Transformer, tokenizer: Tokenizer) -> None:
     """Print the most probable next words of two prompts, and the share of diaries that are signed correctly.
 
     The share is printed for two sets of held-out diaries. In the first set, the gap between the name and the
-    signature has any length. In the second, it is at least 64 words. If the model supports a window cache,
-    the share with a window of 16 tokens is also printed.
+    signature has any length. In the second set, it has more than 64 words. If the model supports a window
+    cache, the share with a window of 16 tokens is also printed.
     """
     for prompt in ("Today weather is so", "The soup is so"):
         words = evaluate.next_words(model, tokenizer, prompt)
