@@ -1,4 +1,4 @@
-"""Notebook 17, pages: a chat as a provider bills it, and the exercises."""
+"""The bill for a chat, the explorer and the exercises of notebook 17, pages."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from helpers.drawing.words import SMALL, text_width
 
 PromptPieces = list[
     tuple[Hashable, int]
-]  # pieces of text, each a key that identifies its content, and its tokens
+]  # for each piece of text: (key that identifies its content, number of tokens)
 
 PARTS = ("tools", "system", "clock", "summary", "chat", "question")
 BREAKPOINT, TAG, MAX_BREAKPOINTS = (
     "|",
     "breakpoint",
     4,
-)  # a breakpoint in a list, on a tag; maximum in a request
-N_TOOLS, CLOCK_TOKENS, SUMMARY_TOKENS = 5, 8, 200  # number of tools; tokens of the clock and of the summary
-ENTRY_LIFETIME_SECONDS = 300  # seconds that an entry of the provider's cache is kept after its last use
+)  # a breakpoint in a list of parts; its name on a tag; maximum number in a request
+N_TOOLS, CLOCK_TOKENS, SUMMARY_TOKENS = 5, 8, 200  # number of tools; tokens in the clock and in the summary
+ENTRY_LIFETIME_SECONDS = 300  # how long a provider keeps a cache entry after its last use
 MODEL = "Claude Opus 5.5"
 DATED_PRICES = DATED["prices"][MODEL]
 DOLLARS_PER_MILLION = {  # dollars per million tokens
@@ -44,13 +44,13 @@ CHANGING_PARTS = ("clock", "summary")  # parts whose text changes in every turn
 
 @dataclass(frozen=True)
 class Client:
-    """How a client composes the prompt of each turn of a chat.
+    """A client of a provider. Its fields say how it composes the prompt for each turn of a chat.
 
     Raises:
-        ValueError: `parts` has an unknown name, or over `MAX_BREAKPOINTS` breakpoints.
+        ValueError: `parts` contains an unknown name, or more than `MAX_BREAKPOINTS` breakpoints.
     """
 
-    # Names in PARTS and breakpoints ("|"), in the order of the prompt.
+    # Names in PARTS and breakpoints ("|"), in the order in which they appear in the prompt.
     parts: Sequence[str] = ("tools", "|", "system", "|", "chat", "question", "|")
     shuffle_tools: bool = False  # whether the tools are in a new random order in each turn
     drop_thoughts: bool = False  # whether the thoughts of earlier replies are left out
@@ -63,14 +63,14 @@ class Client:
             raise ValueError(f"got {got}; expected {wanted}")
 
     def prompt(self, service: Service, chat: int, turn: int) -> tuple[PromptPieces, list[int]]:
-        """Compose the prompt of one turn.
+        """Compose the prompt for one turn of a chat.
 
         Args:
-            service: gives the number of tokens of each part.
-            chat, turn: number of the chat and of the turn, from 0.
+            service: the service. It defines how many tokens each part of the prompt has.
+            chat, turn: indices of the chat and of the turn in it, from 0.
 
         Returns:
-            The prompt, and the number of its pieces before each breakpoint.
+            The pieces of the prompt, and for each breakpoint the number of pieces before it.
         """
         order = [*range(N_TOOLS)]
         if self.shuffle_tools:
@@ -102,24 +102,30 @@ class Client:
 
 
 def reply_pieces(service: Service, chat: int, turn: int) -> PromptPieces:
-    """Return a reply as two pieces: the thoughts, with two fifths of its tokens, and the visible reply."""
+    """Return the two pieces of a reply: the thoughts and the visible reply.
+
+    The thoughts have two fifths of the reply's tokens.
+    """
     thoughts = 2 * service.reply_tokens // 5
     return [(("thoughts", chat, turn), thoughts), (("reply", chat, turn), service.reply_tokens - thoughts)]
 
 
 class BilledTurn(NamedTuple):
-    """The prompt of one turn, in tokens, each of which a provider bills as read, written or plain."""
+    """The numbers of tokens in the prompt of one turn, by what a provider bills them as.
 
-    parts: list[tuple[str, int]]  # name and tokens of each part of the prompt, in order
-    breakpoint_positions: list[int]  # tokens before each breakpoint
-    n_cached: int  # tokens found in the pages of an engine
-    n_read: int  # tokens read from the provider's cache
-    n_written: int  # tokens written to the provider's cache
-    n_plain: int  # tokens billed as plain input
+    Each token of the prompt is billed as read from the cache, written to the cache, or plain input.
+    """
+
+    parts: list[tuple[str, int]]  # (name, number of tokens) of each part, in order
+    breakpoint_positions: list[int]  # number of tokens before each breakpoint
+    n_cached: int  # number of tokens that an engine finds in its pages
+    n_read: int  # number of tokens read from the provider's cache
+    n_written: int  # number of tokens written to the provider's cache
+    n_plain: int  # number of tokens billed as plain input
 
     @property
     def n_prompt(self) -> int:
-        """All tokens of the prompt."""
+        """The number of tokens in the prompt."""
         return self.n_read + self.n_written + self.n_plain
 
 
@@ -137,27 +143,30 @@ def common_prefix_tokens(a: PromptPieces, b: PromptPieces) -> int:
 def bill_chat(
     client: Client, service: Service, min_entry_tokens: int = 512, page_size: int = 16
 ) -> list[BilledTurn]:
-    """Return the billed turns of a chat that follows an earlier chat of the same client.
+    """Return how each turn of a chat is billed, if the same client has had another chat before.
 
-    An engine finds full pages of earlier texts, including replies, but always processes the last token of a
-    prompt. A provider reads the longest prefix that ended at a breakpoint of an earlier request; the rest up
-    to the last breakpoint is written; and tokens after that are plain input. No other requests evict entries.
+    An engine finds the full pages of earlier prompts and replies, but it always processes the last token of a
+    prompt. A provider works with breakpoints. The longest prefix that ended at a breakpoint of an earlier
+    prompt is read from its cache. The tokens between this prefix and the last breakpoint are written to the
+    cache. The tokens after the last breakpoint are plain input. No other requests evict cache entries.
 
-    The provider keeps an entry for KEPT seconds after its last use. If `service.pause_seconds` is longer,
-    the entries of a single chat expire between turns, and those that other chats also use remain.
+    The provider keeps an entry for ENTRY_LIFETIME_SECONDS after its last use. If `service.pause_seconds` is
+    longer, entries that only one chat uses expire between its turns. Entries that other chats also use
+    remain.
 
     Args:
-        client: how the prompts are composed.
-        service: gives the number of turns, the pause, and the tokens of each part.
+        client: the client, which composes the prompts.
+        service: the service. It defines the number of turns, the pause between turns, and the number of
+            tokens in each part of the prompt.
         min_entry_tokens: minimum number of tokens in an entry of the provider's cache.
-        page_size: rows in a page of the engine.
+        page_size: number of KV entries in a page of the engine.
     """
     texts, entries, turns = list[PromptPieces](), list[PromptPieces](), list[BilledTurn]()
     for chat in range(2):
         for n in range(service.turns):
             text, at = client.prompt(service, chat, n)
             total = count_tokens(text)
-            # The newest token of an earlier text has no row.
+            # The newest token of an earlier text has no KV entry.
             found = (min(common_prefix_tokens(text, old), count_tokens(old) - 1, total - 1) for old in texts)
             cached = page_size * (max(found, default=0) // page_size)
             marks = [count_tokens(text[:end]) for end in at]
@@ -184,9 +193,9 @@ def bill_chat(
 
 
 def merge_parts_by_name(text: PromptPieces) -> list[tuple[str, int]]:
-    """Return the name and tokens of each part of a prompt, in order.
+    """Return one pair per part of a prompt, in order: (name, number of tokens).
 
-    Thoughts, replies and questions are all named "chat", and adjacent parts with the same name are merged.
+    Thoughts, replies and questions get the name "chat". Adjacent parts with the same name are merged.
     """
     names = {"thoughts": "chat", "reply": "chat", "question": "chat"}
     pieces = [(names.get(what[0], what[0]), n) for what, n in text]  # type: ignore[index]
@@ -194,7 +203,7 @@ def merge_parts_by_name(text: PromptPieces) -> list[tuple[str, int]]:
 
 
 def dollars_per_thousand_chats(turns: Sequence[BilledTurn]) -> float:
-    """Return the cost of the prompts of a thousand chats with these turns, in dollars."""
+    """Return what the prompts in a thousand chats with these turns cost, in dollars."""
     return (
         sum(getattr(one, f"n_{kind}") * price for one in turns for kind, price in DOLLARS_PER_MILLION.items())
         / 1000
@@ -202,25 +211,25 @@ def dollars_per_thousand_chats(turns: Sequence[BilledTurn]) -> float:
 
 
 def dollars_without_breakpoints(turns: Sequence[BilledTurn]) -> float:
-    """Return the cost of the prompts of a thousand such chats without any breakpoint, in dollars."""
+    """Return what the prompts in a thousand such chats would cost without breakpoints, in dollars."""
     return sum(one.n_prompt for one in turns) * DOLLARS_PER_MILLION["plain"] / 1000
 
 
 def count_processed_tokens(turns: Sequence[BilledTurn]) -> int:
-    """Return how many tokens of the turns' prompts an engine does not find in its pages."""
+    """Return how many tokens in the turns' prompts an engine must process, because no page has them."""
     return sum(one.n_prompt - one.n_cached for one in turns)
 
 
 @dataclass(frozen=True)
 class BilledChats:
-    """A drawing of chats as a provider bills them, with a strip for each turn, drawn to scale."""
+    """A drawing of how a provider bills chats. Each turn is a strip whose length shows its tokens."""
 
-    chats: Mapping[str, Sequence[BilledTurn]]  # from the name of each client to the turns of its chat
+    chats: Mapping[str, Sequence[BilledTurn]]  # the turns of each client's chat, by the client's name
     strip_height: float = 4  # height of a strip in px
-    note: str = ""  # text below the static form
+    note: str = ""  # text below the picture, where it is static
 
     def draw(self, sheet: Sheet) -> None:
-        """Draw the chats on a sheet."""
+        """Draw the turns of each client's chat on a sheet."""
         y = self._legend(sheet) + 14
         unit = (sheet.width - 36) / max(one.n_prompt for turns in self.chats.values() for one in turns)
         for name, turns in self.chats.items():
@@ -255,7 +264,7 @@ class BilledChats:
             y += 31
 
     def _legend(self, sheet: Sheet) -> float:
-        """Draw the legend, and return the y position below it."""
+        """Draw the legend. Return the y position below it, in px."""
         words = {"read": "read again", "written": "written", "plain": "plain input"}
         turns = [one for chat in self.chats.values() for one in chat]
         kinds = {
@@ -278,7 +287,7 @@ class BilledChats:
         return y + 18
 
     def in_words(self) -> str:
-        """Return the drawing as text."""
+        """Return the text alternative of the drawing."""
         lines = []
         for name, turns in self.chats.items():
             sums = {kind: sum(getattr(one, f"n_{kind}") for one in turns) for kind in FILLS}
@@ -291,7 +300,7 @@ class BilledChats:
         return " ".join([*lines, f"Prices of {PRICE_SOURCE}."])
 
     def html(self) -> str:
-        """Return the drawing as the HTML of a picture."""
+        """Return the drawing as HTML."""
         return Picture(self.draw, self.in_words()).html()
 
 
@@ -300,7 +309,8 @@ def billed_chats(clients: Mapping[str, Client], service: Service) -> Picture:
 
     Args:
         clients: the clients, by name.
-        service: gives the number of turns and the tokens of each part.
+        service: the service. It defines the number of turns and the number of tokens in each part of a
+            prompt.
     """
     drawn = BilledChats({name: bill_chat(client, service) for name, client in clients.items()})
     return Picture(drawn.draw, drawn.in_words())
@@ -309,8 +319,8 @@ def billed_chats(clients: Mapping[str, Client], service: Service) -> Picture:
 class ClientBillExplorer(Explorer):
     """An explorer of one client's bill, in which the reader arranges the parts of the prompt.
 
-    The reader also sets the minimum size of a cache entry, and whether the client shuffles the tools or
-    leaves out earlier thoughts.
+    Other controls set the minimum number of tokens in a cache entry, whether the client shuffles the tools,
+    and whether it leaves out the thoughts of earlier replies.
     """
 
     title = "Explorer: what a chat costs, by the order of its parts"
@@ -319,9 +329,10 @@ class ClientBillExplorer(Explorer):
         self.service = service
 
     def controls(self) -> dict[str, Any]:
-        """Return the knobs.
+        """Return the controls by the name of their setting.
 
-        The parts of the prompt are tags to drag, or a text field in ipywidgets 7, which has no tags.
+        The reader drags the parts of the prompt as tags. In ipywidgets 7, which has no tags, the reader
+        writes them in a text field.
         """
         if hasattr(widgets, "TagsInput"):
             first = [TAG if part == BREAKPOINT else part for part in Client.parts]
@@ -340,12 +351,12 @@ class ClientBillExplorer(Explorer):
     def turns(
         self, parts: Sequence[str] | str, shortest: int, shuffled: bool, dropped: bool
     ) -> list[BilledTurn]:
-        """Return the turns of a chat with these settings.
+        """Return the billed turns of a chat with the current settings.
 
         Args:
-            parts: names of parts and breakpoints, as a list or separated by spaces.
-            shortest: as in `bill_chat`.
-            shuffled, dropped: as in `Client`.
+            parts: names of parts, and breakpoints, as a list or as text separated by spaces.
+            shortest: as `min_entry_tokens` in `bill_chat`.
+            shuffled, dropped: as `shuffle_tools` and `drop_thoughts` in `Client`.
 
         Raises:
             ValueError: as in `Client`.
@@ -355,7 +366,10 @@ class ClientBillExplorer(Explorer):
         return bill_chat(Client(marked, shuffled, dropped), self.service, shortest)
 
     def sentence_html(self, **settings: Any) -> str:
-        """Return a sentence with the cost, and with the tokens that an engine would process, or an error."""
+        """Return, as HTML, the cost of the chats and the number of tokens that an engine would process.
+
+        If the settings are invalid, return the error's message.
+        """
         try:
             turns = self.turns(**settings)
         except ValueError as error:
@@ -368,7 +382,7 @@ class ClientBillExplorer(Explorer):
         )
 
     def picture(self, **settings: Any) -> Any:
-        """Return the drawing of the turns; if the settings are invalid, that of the default client."""
+        """Return the drawing of the turns. If the settings are invalid, the default client is drawn."""
         note = "Drag parts, take them out, or type them: " + ", ".join([*PARTS, TAG]) + "."
         try:
             turns = self.turns(**settings)
@@ -380,14 +394,16 @@ class ClientBillExplorer(Explorer):
 def count_shared_pages(
     old: Sequence[int], new: Sequence[int], page_size: int, stop_at_difference: bool = True
 ) -> int:
-    """Return how many pages of a new text can be shared with an old text.
+    """Return how many pages a new text can share with an old text.
 
-    Only full pages count, and at least one token of the new text is left to process.
+    Only full pages can be shared. At least one token of the new text is processed, so a page that contains
+    its last token is not shared.
 
     Args:
-        old, new: the tokens of each text.
-        page_size: tokens in a page.
-        stop_at_difference: stop at the first page that differs; otherwise count every equal page.
+        old, new: token ids of the old and of the new text.
+        page_size: number of tokens in a page.
+        stop_at_difference: whether to stop counting at the first page that differs. If not, all equal pages
+            count, which is wrong.
     """
     starts = range(0, min(len(old), len(new) - 1) - page_size + 1, page_size)
     alike = [old[at : at + page_size] == new[at : at + page_size] for at in starts]
@@ -395,7 +411,7 @@ def count_shared_pages(
 
 
 def page_token_sums(text: Sequence[int], page_size: int) -> list[int]:
-    """Return the sum of the tokens in each full page of a text, where a page has `page_size` tokens."""
+    """Return, for each full page of a text, the sum of its token ids."""
     return [sum(text[end - page_size : end]) for end in range(page_size, len(text) + 1, page_size)]
 
 
@@ -433,13 +449,14 @@ PARTS_TO_ORDER = ("tools", "system", "clock", "chat", "question")
 
 
 def order_cost(order: Sequence[str]) -> dict[str, float]:
-    """Return the cost and the processed tokens of a client that sends the parts of SENT in this order.
+    """Return what it costs if a client sends the parts in PARTS_TO_ORDER in a certain order.
 
     Args:
-        order: names of the parts and breakpoints, as a list or separated by spaces.
+        order: names of the parts, and breakpoints, as a list or as text separated by spaces.
 
     Returns:
-        From a verb to its value: the dollars for a thousand chats, and the tokens that an engine processes.
+        A dict that maps verbs to values: the cost of a thousand chats in dollars, and the number of tokens
+        that an engine processes.
 
     Raises:
         NotRightError: a part is missing, unknown or repeated, or there are too many breakpoints.

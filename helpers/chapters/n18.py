@@ -1,4 +1,4 @@
-"""Notebook 18, speculative decoding: drafts timed on this machine, figures, and exercises."""
+"""The measurements, the figures and the exercises of notebook 18, speculative decoding."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ BAR_HEIGHT, MAX_COLUMN_WIDTH = 24, 120  # px: height of a bar, maximum width of 
 def draft_verification(text: Sequence[str], drafted: Sequence[str], chosen: Sequence[str]) -> Picture:
     """Draw the verification of up to 4 drafted words by one pass of the model.
 
-    Accepted words are filled, the first rejected word is struck out (the model's choice replaces it), and
-    words after that are grey.
+    The boxes of accepted words are filled. The first rejected word is struck out, because the model's choice
+    replaces it. The words after it are grey.
 
     Args:
         text: the words before the draft.
         drafted: the drafted words.
-        chosen: the model's choice at each of their positions and at the next position, one word more.
+        chosen: the model's choice at the position of each drafted word and at the position after the draft.
     """
     output = sampling.accept(drafted, chosen)  # type: ignore[arg-type]
     a = len(output) - 1
@@ -70,18 +70,23 @@ def draft_verification(text: Sequence[str], drafted: Sequence[str], chosen: Sequ
 
 
 class TimedRound(NamedTuple):
-    """A round of drafts and their verification. Times are relative to a one-word pass."""
+    """The mean times of a round, which consists of drafts and their verification.
 
-    times: Sequence[float]  # of each draft and, last, of the verification
+    The unit of the times is the time of a pass over one word.
+    """
+
+    times: Sequence[float]  # time of each draft and, last, of the verification
     words_per_round: float  # mean number of new words
-    speedup: float  # of whole replies, measured
+    speedup: float  # measured speedup of complete replies
 
 
 def round_times(rounds_by_drafter: Mapping[str, TimedRound]) -> Picture:
-    """Draw the time of a round of each drafter, and the time of the round's words at one pass each.
+    """Draw two bars per drafter: the time of a round, and the time of its words without drafts.
+
+    Without drafts, each word takes one pass.
 
     Args:
-        rounds_by_drafter: the rounds, by the name of the drafter.
+        rounds_by_drafter: the round of each drafter, by the drafter's name.
     """
     kinds = {"a round: its drafts,": "key", "then the verification": "query"}
     kinds["its words, a pass each"] = "generated"
@@ -122,11 +127,12 @@ def round_times(rounds_by_drafter: Mapping[str, TimedRound]) -> Picture:
 def probability_overlap(
     words: Sequence[str], target_probabilities: Sequence[Fraction], draft_probabilities: Sequence[Fraction]
 ) -> Picture:
-    """Draw the overlap and the difference of the model's probabilities p and the draft's probabilities q.
+    """Draw one bar per word, which shows how its probabilities in the model and in the draft overlap.
 
     Args:
         words: the words.
-        target_probabilities, draft_probabilities: the two probabilities of each word.
+        target_probabilities: probability p of each word in the model.
+        draft_probabilities: probability q of each word in the draft.
     """
     lines = [
         (word, a, b, min(a, b))
@@ -159,11 +165,11 @@ def probability_overlap(
 
 
 def draw_legend(sheet: Sheet, entry_colours: Mapping[str, str]) -> float:
-    """Draw a legend at the top of a sheet, and return the y position below it.
+    """Draw a legend at the top of a sheet. Return the y position below it, in px.
 
     Args:
         sheet: the sheet to draw on.
-        entry_colours: from the text of each entry to its colour, or "" for a dashed outline.
+        entry_colours: maps the text of each entry to its colour, or to "" for a dashed outline.
     """
     for n, (name, fill) in enumerate(entry_colours.items()):
         draw_bar_part(sheet, 18, 14 + 22 * n, 12, 12, fill)
@@ -172,13 +178,16 @@ def draw_legend(sheet: Sheet, entry_colours: Mapping[str, str]) -> float:
 
 
 def draw_bar_part(sheet: Sheet, x: float, y: float, wide: float, high: float, colour: str) -> None:
-    """Draw part of a bar, filled with a colour, or with a dashed outline if the colour is ""."""
+    """Draw a segment of a bar. If the colour is "", the segment is not filled and has a dashed outline."""
     fill, edge = (f"{colour} fill", colour) if colour else ("none", "ink")
     sheet.box(x, y, wide, high, fill=fill, edge=edge, line=1.4, radius=0, dashed=not colour)
 
 
 def make_pass_task(model: Transformer, n_new: int) -> Task:
-    """Return a task that runs a pass over T tokens after 64 in the cache, with logits at each position."""
+    """Return a task that runs a pass over `n_new` tokens after 64 cached tokens.
+
+    The pass computes logits at the position of each new token, as a verification does.
+    """
     cache = StaticCache(model.config, max_len=64 + n_new)
     prefill(model, torch.ones(1, 64, dtype=torch.int64), cache)
     tokens = torch.ones(1, n_new, dtype=torch.int64)
@@ -187,11 +196,11 @@ def make_pass_task(model: Transformer, n_new: int) -> Task:
 
 
 class DraftedReplies(NamedTuple):
-    """Measurements of replies with drafts, without their prefills."""
+    """Measurements of replies that were generated with one drafter. The prefills are not included."""
 
     words_per_pass: float  # mean number of new words per pass
     seconds_per_word: float  # mean seconds per new word
-    pass_sizes: list[int]  # words processed by each pass, including drafted words; [] without a drafter
+    pass_sizes: list[int]  # words per pass, including drafted words; [] without a drafter
 
 
 def time_replies_with_drafters(
@@ -200,13 +209,13 @@ def time_replies_with_drafters(
 ) -> dict[str, DraftedReplies]:  # fmt: skip
     """Generate replies to prompts with each drafter, and measure them.
 
-    Every reply is generated `n_repeats` times, and the shortest time of each word counts.
+    Every reply is generated `n_repeats` times. For each of its words, the shortest time is used.
 
     Args:
         model: the model.
-        prompts: ids of each prompt.
-        drafters: from the name of each way to a drafter and k, the number of words that it drafts per round,
-            or to None for generation without drafts.
+        prompts: token ids of each prompt.
+        drafters: maps names to pairs (drafter, number of words that it drafts per round). For None instead of
+            a pair, replies are generated without drafts.
         max_new_tokens: maximum number of words in a reply.
         n_repeats: how many times each reply is generated.
     """
@@ -230,15 +239,15 @@ def time_replies_with_drafters(
 def time_rounds(
     model: Transformer, prompts: Sequence[Sequence[int]], drafters: Mapping[str, tuple[Drafter, int]]
 ) -> dict[str, TimedRound]:
-    """Time drafts, verifications and whole replies on this machine, for `round_times`.
+    """Time drafts, verifications and complete replies on this machine, for `round_times`.
 
-    Times are relative to a one-word pass. Each `EarlyExit` draft token is charged one pass of the draft
-    layers over one word; prompt lookup is charged nothing.
+    The unit of the times is the time of a pass over one word. For `EarlyExit`, each drafted word counts as
+    one pass of the draft layers over one word. For prompt lookup, drafts count as 0.
 
     Args:
         model: the model.
-        prompts: ids of each prompt.
-        drafters: by name, the drafter and k, the number of words it drafts per round.
+        prompts: token ids of each prompt.
+        drafters: maps the name of each drafter to (drafter, number of words that it drafts per round).
     """
     tried, lengths = time_replies_with_drafters(model, prompts, {"": None, **drafters}), [1, 3, 5, 9]
     passes = {f"{T} words": make_pass_task(model, T) for T in lengths}
@@ -261,12 +270,14 @@ def time_rounds(
 def verification_steps_by_users(
     users: Sequence[int], verification_steps: Mapping[str, Sequence[float]], words_per_round: float
 ) -> Picture:
-    """Draw the time of a verification by number of users; drafts pay off where it is below `words_per_round`.
+    """Draw the time of a verification against the number of users.
+
+    Where this time, in decode steps, is below `words_per_round`, drafts make replies faster.
 
     Args:
-        users: numbers of users, ascending.
-        verification_steps: from the name of each curve to the time of a verification, in decode steps, for
-            each number of users.
+        users: numbers of users, in ascending order.
+        verification_steps: maps the name of each curve to the time of a verification for each number of
+            users. The unit is the time of a decode step for as many users.
         words_per_round: mean number of new words per round.
     """
     lines = {**verification_steps, "words of a round": [words_per_round] * len(users)}
@@ -274,9 +285,11 @@ def verification_steps_by_users(
 
 
 def count_accepted(drafted: Sequence[int], chosen: Sequence[int]) -> int:
-    """Return how many drafted words precede the first that differs from the model's choice.
+    """Return how many drafted words are accepted, which is all before the first that differs.
 
-    `chosen` has one word more than `drafted`.
+    Args:
+        drafted: token ids of the drafted words.
+        chosen: token ids of the model's choices, one more than `drafted` has.
     """
     return len(sampling.accept(drafted, chosen)) - 1
 
@@ -312,22 +325,24 @@ accept = Exercise(
 
 
 def residual(p: Any, q: Any) -> Any:
-    """Return the positive part of p - q, which is not scaled to sum to 1."""
+    """Return p - q with 0 instead of negative values. The result is not scaled to sum to 1."""
     return np.maximum(p - q, 0)
 
 
 def accept_with_residual(residual_of: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """Return a version of `accept_or_resample` with a wrong residual.
+    """Return a wrong version of `accept_or_resample` that uses another residual.
 
-    It accepts a token with probability min(1, p / q), and otherwise returns `residual_of(p, q)`.
+    It accepts a token with probability min(1, p / q), as is right. If it rejects the token, it returns
+    `residual_of(p, q)`.
     """
     return lambda p, q, token, u: None if u * q[token] < p[token] else residual_of(p, q)
 
 
 def accept_with_test(accepts: Callable[[Any, Any, int, float], bool]) -> Callable[..., Any]:
-    """Return a version of `accept_or_resample` with a wrong test.
+    """Return a wrong version of `accept_or_resample` that accepts other tokens.
 
-    It accepts a token if `accepts(p, q, token, u)`, and otherwise returns the residual, scaled to sum to 1.
+    It accepts a token if `accepts(p, q, token, u)` is true. If it rejects the token, it returns the residual,
+    scaled to sum to 1, as is right.
     """
     return lambda p, q, token, u: None if accepts(p, q, token, u) else residual(p, q) / residual(p, q).sum()
 
