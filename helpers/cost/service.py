@@ -26,8 +26,8 @@ class Service:
         card: the name of a card in CARDS. It is stored as a `Card`.
         weight_bits: bits per weight.
         kv_bits: bits per value in the KV cache.
-        memory_gib: memory, in GiB, that an engine leaves for weights and KV cache. Notebook 11 shows an
-            engine's log that reports it.
+        memory_gib: memory, in GiB, that an engine leaves for weights and KV cache. Notebook 11 shows engine
+            logs from which such a value can be computed.
         tool_tokens: number of tokens in the tool descriptions. Every chat begins with these and the system
             prompt.
         system_tokens: number of tokens in the system prompt.

@@ -1,7 +1,7 @@
-"""Measure this machine's memory bandwidth and its launch overhead.
+"""Measure the memory bandwidth and the launch overhead of the machine that runs this code.
 
-Each result is the best of several turns: other work can make a machine look slower than it is, but never
-faster. PyTorch does the work, with as many threads as `torch.set_num_threads` sets.
+Each result is the best of several turns, because other work can only slow the machine down. All tasks use
+PyTorch, with the number of threads set by `torch.set_num_threads`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from helpers.timing.operators import count_operators
 from helpers.timing.turns import Task, time_in_turns
 from helpers.validate import check_whole
 
-BYTES_PER_CALL = 2**26  # bytes that one call reads, in several rounds if the buffer is smaller
+BYTES_PER_CALL = 2**26  # bytes read per call; a smaller buffer is read several times
 ONE_TOKEN = "a matrix times one token"
-WIDTH = 1024  # number of columns of this matrix, on which the library's speed depends
+WIDTH = 1024  # number of columns of this matrix, which affects the speed of the multiplication
 
 
 @contextmanager
 def torch_threads(n: int) -> Iterator[None]:
-    """Let PyTorch use `n` threads inside the `with` block."""
+    """Set the number of threads that PyTorch uses inside the `with` block to `n`."""
     import torch
 
     before = torch.get_num_threads()
@@ -35,14 +35,14 @@ def torch_threads(n: int) -> Iterator[None]:
 
 
 def measure_bandwidth(nbytes: int, turns: int = 5) -> float:
-    """Return the rate, in bytes per second, at which the fastest of several probes reads a buffer.
+    """Return the bandwidth, in bytes per second, at which the fastest of several probes reads a buffer.
 
-    The slower probes spend part of their time on work other than reading.
+    The slower probes spend a part of their time on other work than reading.
 
     Args:
-        nbytes: size of the buffer, at least 4 KiB. A small buffer fits in one of the processor's caches; a
-            large one is read from memory.
-        turns: number of turns of each probe.
+        nbytes: size of the buffer in bytes, at least 4 KiB. A small buffer fits in one of the processor's
+            caches. A large buffer is read from memory.
+        turns: number of turns for each probe.
     """
     check_whole("nbytes", nbytes, 2**12)
     probes = read_probes(nbytes)
@@ -52,17 +52,17 @@ def measure_bandwidth(nbytes: int, turns: int = 5) -> float:
 
 
 class ReadProbe(NamedTuple):
-    """A task that reads a buffer, and the number of bytes that it moves per call."""
+    """A task that reads a buffer, and the number of bytes that one call reads or writes."""
 
     task: Task
     nbytes: int
 
 
 def read_probes(nbytes: int) -> dict[str, ReadProbe]:
-    """Return several tasks that each read the same buffer of `nbytes` bytes, by name.
+    """Return several probes, by name, all of which read the same buffer of `nbytes` bytes.
 
-    Sums and maxima read a small buffer several times per call, because otherwise launching them would take
-    most of the time.
+    In one call, the probes that compute a sum or a maximum read a small buffer several times. If they read it
+    once, launch overhead would take most of the time.
     """
     import torch
     from torch.nn.functional import linear
@@ -83,13 +83,15 @@ def read_probes(nbytes: int) -> dict[str, ReadProbe]:
 
 
 def measure_launch_overhead(tasks: Sequence[Task], turns: int = 9) -> float:
-    """Return the launch overhead of one operator in seconds.
+    """Return the launch overhead per operator, in seconds.
 
-    It is the slope of a line fitted to the times of the tasks over their numbers of operators.
+    Each task gives one point: its number of operators and its duration. The launch overhead is the slope of a
+    line fitted to these points.
 
     Args:
-        tasks: two or more tasks with different numbers of operators, each of which computes almost nothing.
-        turns: number of turns of each task.
+        tasks: two or more tasks that launch different numbers of operators. Each operator must compute almost
+            nothing.
+        turns: number of turns for each task.
     """
     by_name: dict[str, Any] = {str(n): task for n, task in enumerate(tasks)}
     seconds = [timing.best for timing in time_in_turns(by_name, turns).values()]

@@ -1,4 +1,7 @@
-"""Count the operators that a task launches, with PyTorch's profiler. The count is the same in every run."""
+"""Count the PyTorch operators that a task launches, using PyTorch's profiler.
+
+Unlike a duration, the count is the same in every run.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,14 @@ from helpers.timing.turns import Task
 
 
 def count_operators(task: Task) -> int:
-    """Call a task twice, and return the number of operators launched by the second call.
+    """Call a task twice, and return the number of operators that the second call launches.
 
     Only operators called from Python are counted: x + y, a product of two matrices and a view are one
-    operator each. Operators called by other operators (`linear` calls five) are not counted, and neither is
-    work outside of PyTorch, such as NumPy and compiled code of other libraries.
+    operator each. Operators that another operator calls are not counted (`linear` calls five), and neither is
+    work outside of PyTorch, such as that of NumPy or compiled code in other libraries.
 
-    The first call is a warm-up, because some tasks create an object such as a mask on their first call and
-    reuse it later.
+    The first call is a warm-up, because some tasks create an object such as a mask in their first call and
+    reuse it in later calls.
     """
     from torch.profiler import ProfilerActivity, profile
 
@@ -29,7 +32,7 @@ def count_operators(task: Task) -> int:
 
 @contextmanager
 def stderr_silenced() -> Iterator[None]:
-    """Discard what C++ code writes to stderr inside the `with` block, such as the profiler's log messages."""
+    """Discard everything written to stderr inside the `with` block, even by C++ code such as the profiler."""
     stderr, devnull = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, 2)
     try:

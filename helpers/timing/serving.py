@@ -12,19 +12,22 @@ N_OTHERS = 7
 
 
 class LongPromptMs(NamedTuple):
-    """The TTFT of a long prompt, and the longest gap between two tokens of another request, in ms."""
+    """The TTFT of a long prompt, and the longest gap between two tokens of any other request, in ms."""
 
     ttft: float
     longest_gap: float
 
 
 def time_long_prompt(model: Transformer, budget: int, prompt: Sequence[int]) -> LongPromptMs:
-    """Time a long prompt in an engine that is running N_OTHERS requests with prompts of 4 tokens.
+    """Time a request with a long prompt in an engine that is already running other requests.
+
+    There are N_OTHERS other requests, each with a prompt of 4 tokens. The reply to the long prompt is a
+    single token.
 
     Args:
         model: the model that the engine runs.
         budget: maximum number of tokens in a step.
-        prompt: the token ids of the long prompt. Its reply is a single token.
+        prompt: token ids of the long prompt.
     """
     engine = Engine(model, slots=N_OTHERS + 1, token_budget=budget, eos_ids=())  # no reply ends early
     for n in range(N_OTHERS):

@@ -1,6 +1,6 @@
-"""Time the prefill of a model, its decode steps, and the parts of a step.
+"""Time a model's prefill, its decode steps, and the modules that take up most of a pass.
 
-Each result is the fastest of many calls, because other work on the machine can only make a call slower.
+Each result is the duration of the fastest of many calls, because other work can only slow a call down.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ PARTS: dict[str, type[nn.Module]] = {"attention": Core, "matrices": nn.Linear}
 
 
 def repeatable_pass(cache: Cache, one_pass: Task) -> Task:
-    """Return a task that truncates the cache to its present length, then runs `one_pass`.
+    """Return a task that runs the same pass in every call.
 
-    Every call therefore runs the same pass.
+    In each call, the task truncates the cache to the length that the cache has now, then runs `one_pass`.
     """
     length = cache.length
 
@@ -41,19 +41,19 @@ def repeatable_pass(cache: Cache, one_pass: Task) -> Task:
 def decode_step_task(
     model: Transformer, n_cached: int, users: int = 1, cache_class: type[Cache] = StaticCache
 ) -> Task:
-    """Return a task that runs one decode step for all users, each with `n_cached` tokens in the cache."""
+    """Return a task that runs one decode step for a batch of users, each with `n_cached` cached tokens."""
     capacity = min(
         n_cached + 2, model.config.max_seq_len
-    )  # the step does not fill it: K and V are slices, as usual
+    )  # the step does not fill the cache, so K and V are slices of its buffers, as usual
     cache = cache_class(model.config, users, max_len=capacity)
     prefill(model, [[1] * n_cached] * users, cache)
     return repeatable_pass(cache, partial(decode_step, model, [[1]] * users, cache))
 
 
 def fastest_ms(tasks: Mapping[Any, Task], turns: int) -> dict[Any, float]:
-    """Return the duration of each task's fastest call in milliseconds, by the task's name.
+    """Return the duration of each task's fastest call, in milliseconds, by task name.
 
-    In each turn, a task is called for 20 ms, but at least once.
+    The tasks alternate. In each turn, a task is called repeatedly until its calls have taken 20 ms.
     """
     best = dict.fromkeys(tasks, math.inf)
     for _ in range(turns):
@@ -68,7 +68,7 @@ def fastest_ms(tasks: Mapping[Any, Task], turns: int) -> dict[Any, float]:
 
 
 class PrefillAndStepMs(NamedTuple):
-    """The durations of the prefill of each prompt, and of one decode step after each prompt, in ms."""
+    """Durations in ms: for each prompt, that of its prefill, and that of one decode step after it."""
 
     prefill: list[float]
     step: list[float]
@@ -79,8 +79,8 @@ def time_prefill_and_step(model: Transformer, lengths: Sequence[int], turns: int
 
     Args:
         model: the model.
-        lengths: the number of tokens of each prompt, less than the model's maximum.
-        turns: number of turns of each task.
+        lengths: number of tokens in each prompt, less than the model's maximum number of tokens.
+        turns: number of turns for each task.
     """
     tasks: dict[str, Any] = {}
     for n in lengths:
@@ -92,9 +92,12 @@ def time_prefill_and_step(model: Transformer, lengths: Sequence[int], turns: int
 
 @contextmanager
 def accumulate_part_seconds(model: Transformer, seconds: dict[str, float]) -> Iterator[None]:
-    """Add the time that each part of a model takes inside the `with` block to `seconds`.
+    """Measure the time that a model's modules take inside the `with` block, and add it to `seconds`.
 
-    The keys of `seconds` are the keys of PARTS.
+    Args:
+        model: the model.
+        seconds: the seconds so far, in total over all modules of a class, by the names that PARTS gives the
+            classes.
     """
     starts: list[float] = []
 
@@ -115,9 +118,9 @@ def accumulate_part_seconds(model: Transformer, seconds: dict[str, float]) -> It
 
 
 def fastest_part_ms(model: Transformer, tasks: Mapping[Any, Task], turns: int) -> dict[Any, dict[str, float]]:
-    """Return the milliseconds that each part of the model takes, as {task's name: {part: milliseconds}}.
+    """Return the time that a model's modules take in each task, as {task name: {key of PARTS: ms}}.
 
-    Each number is that of the fastest of 20 calls in each turn.
+    Each time is the shortest over all turns, with 20 calls per turn.
     """
     calls: dict[Any, list[list[float]]] = {name: [] for name in tasks}
     for _ in range(turns):

@@ -1,4 +1,4 @@
-"""Timing for busy machines: tasks alternate, and each is timed in many turns."""
+"""Time tasks on a machine that may be busy. The tasks alternate, and each task is timed in many turns."""
 
 from __future__ import annotations
 
@@ -16,26 +16,29 @@ Task = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Timing:
-    """The durations of a task. `seconds` has the mean seconds per call of each turn."""
+    """The durations of a task: for each turn, the mean number of seconds per call."""
 
     seconds: tuple[float, ...]
 
     @property
     def median(self) -> float:
-        """The median over the turns, in seconds per call."""
+        """The median over all turns, in seconds per call."""
         return float(np.median(self.seconds))
 
     @property
     def best(self) -> float:
-        """The fastest turn, in seconds per call: the duration when no other work slows the machine down."""
+        """The minimum over all turns, in seconds per call.
+
+        It is the best estimate of the duration without other work that slows the machine down.
+        """
         return min(self.seconds)
 
 
 def seconds_per_call(task: Task, calls: int = 1, max_seconds: float = math.inf) -> float:
-    """Return the mean duration of `calls` calls, in seconds; stop early once `max_seconds` have passed.
+    """Call a task `calls` times, and return the mean number of seconds per call.
 
-    The limit is needed because on a busy machine a task with several threads can take a thousand times as
-    long.
+    Once the total duration exceeds `max_seconds`, no more calls are made. Without this limit, timing could
+    take very long on a busy machine, where a task with several threads can take a thousand times as long.
     """
     start, done, seconds = time.perf_counter(), 0, 0.0
     while done < calls and seconds <= max_seconds:
@@ -45,9 +48,9 @@ def seconds_per_call(task: Task, calls: int = 1, max_seconds: float = math.inf) 
 
 
 def calls_per_turn(task: Task, min_seconds: float = 0.02) -> int:
-    """Return a number of calls that together take at least `min_seconds`.
+    """Return a number of calls of a task that together take at least `min_seconds`.
 
-    In this time, the clock's resolution does not matter.
+    If a turn has this number of calls, the clock's resolution does not matter.
     """
     calls = 1
     while (seconds := seconds_per_call(task, calls) * calls) < min_seconds:
@@ -56,15 +59,15 @@ def calls_per_turn(task: Task, min_seconds: float = 0.02) -> int:
 
 
 def time_in_turns(tasks: Mapping[str, Task], turns: int = 9, min_seconds: float = 0.02) -> dict[str, Timing]:
-    """Time tasks alternately (a, b, a, b, …), so that a slow moment of the machine affects all tasks.
+    """Time tasks alternately (a, b, a, b, …), so that a temporary slowdown affects all tasks.
 
     Args:
-        tasks: the functions to call, by name. Each function is called a few times first, to warm up.
-        turns: number of turns of each task.
-        min_seconds: length of a turn; a quick task is called many times in one turn.
+        tasks: the functions to time, by name. Each function is first called a few times to warm up.
+        turns: number of turns for each task.
+        min_seconds: minimum duration of a turn. A short task is called many times in one turn.
 
     Returns:
-        The durations of each task, by name.
+        The durations of each task, by task name.
     """
     calls = {name: calls_per_turn(task, min_seconds) for name, task in tasks.items()}
     seconds: dict[str, list[float]] = {name: [] for name in tasks}
