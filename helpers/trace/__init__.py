@@ -1,7 +1,7 @@
-"""Traces: what each pass of a decoder, or each step of an engine, did, counted while it ran.
+"""Traces: records of what a decoder did in each pass, or an engine in each step.
 
-`helpers.recording` writes traces, and every view reads them. `compare` finds the first difference between two
-traces. `FORMAT.md` documents the format.
+`helpers.recording` records traces while a decoder or an engine runs, and all views read them. `compare` finds
+the first difference between two traces. `FORMAT.md` documents the format.
 """
 
 from helpers.trace.compare import compare

@@ -1,4 +1,4 @@
-"""Compare two traces: whether they are equal, and if not, their first difference."""
+"""Compare two traces, and describe their first difference."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ import numpy as np
 
 from helpers.trace.record import WEIGHT_SCALE, Output, Pass, Run, Trace, indices_of_ranges, weight_key
 
-Field = tuple[str, Any]  # a location in words, and its value; arrays are compared with a tolerance
+Field = tuple[str, Any]  # a description of the field, and its value; arrays are compared with a tolerance
 
 
 def compare(a: Trace, b: Trace, tolerance: float = 1e-4) -> str:
-    """Return "equal", or a description of the first difference: its pass, layer, head, position and field.
+    """Return "equal", or a description of the first difference between two traces.
 
-    Compared in each pass are, for the new tokens, texts and targets, visible tokens, attention weights and
-    contexts; then the logits and chosen tokens. Contexts are left out if either trace has none.
+    The description names the run, the pass and the field, and where they apply, the layer, the head and the
+    position. In each pass, the new tokens are compared first: their targets in training, their texts and the
+    tokens visible to them. These are followed by attention weights, contexts, logits and chosen tokens.
+    Contexts are compared only if both traces have them. Logits are compared only for candidates that both
+    traces have.
 
     Args:
         a, b: the traces.
-        tolerance: the largest allowed difference of a weight; for a context or a logit x, a difference of
-            `tolerance` · max(1, |x|) is allowed.
+        tolerance: the largest allowed difference between two attention weights. For a context or a logit x, a
+            difference of `tolerance` · max(1, |x|) is allowed.
 
     Raises:
         ValueError: the traces do not have the same number of runs.
@@ -47,7 +50,7 @@ def compare(a: Trace, b: Trace, tolerance: float = 1e-4) -> str:
 
 
 def _fields(trace: Trace, run: Run, **options: Any) -> Iterator[Field]:
-    """Yield the fields of a run in the order in which they are compared."""
+    """Yield all fields of a run in the order in which they are compared."""
     for number, event in enumerate(run.passes):
         for place, x in _fields_of_pass(trace, event, **options):
             yield f"pass {number} ({event.phase}): {place}", x
@@ -83,7 +86,10 @@ def _fields_of_pass(
 
 
 def _by_word(out: Output) -> dict[str, list[float]]:
-    """Return the candidates' logits as {text: logits}, since several tokens may have the same text."""
+    """Return the candidates' logits by their texts.
+
+    Each text has a list of logits, because several tokens may have the same text.
+    """
     logits: dict[str, list[float]] = {}
     for word, logit, _ in out.top:
         logits.setdefault(word, []).append(logit)

@@ -1,6 +1,8 @@
-"""How traces are written as JSON: dataclasses as objects, tuples as lists, plus a format and a version.
+"""Write traces as JSON, and read them.
 
-`FORMAT.md` has an example, and `schema.json` is the schema. Unknown keys are ignored.
+Dataclasses are written as objects and tuples as lists. The outermost object also has the name and the version
+of the format. When a trace is read, unknown keys are ignored. `FORMAT.md` has an example, and `schema.json`
+is the JSON schema.
 """
 
 from __future__ import annotations
@@ -15,30 +17,30 @@ from typing import Any, Self, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-VERSION = 3  # of all formats; js/trace.ts and schema.json have it too
+VERSION = 3  # the version of all trace formats; it must be the same in js/trace.ts and schema.json
 
 
 class TraceError(ValueError):
-    """A trace is incomplete or contradicts itself."""
+    """Raised when a trace is incomplete, has the wrong format, or contradicts itself or the recorded run."""
 
 
 class Document:
-    """The base class of traces: a dataclass that can be saved as JSON."""
+    """The base class of traces, which are dataclasses that can be saved as JSON."""
 
     FORMAT = ""
 
     def to_json(self) -> str:
-        """Return the trace as JSON, on one line."""
+        """Return the trace as a JSON string without line breaks."""
         whole = {"format": self.FORMAT, "version": VERSION, **_to_json(self)}
         return json.dumps(whole, default=_to_json, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the trace in a JSON text.
+        """Return the trace that a JSON string describes.
 
         Raises:
-            TraceError: the text is incomplete or is not JSON; it has another format or version; a field is
-                missing or has the wrong type; or fields contradict each other (see `check`).
+            TraceError: the string is incomplete or is not JSON; its format or version is not the expected
+                one; a field is missing or has the wrong type; or fields contradict each other (see `check`).
         """
         try:
             data = json.loads(text)
@@ -66,12 +68,12 @@ class Document:
         """Raise TraceError if an index is out of range or a list has the wrong length."""
 
     def save(self, path: str | Path) -> None:
-        """Write the trace to a file as JSON."""
+        """Write the trace as JSON to the file at `path`."""
         Path(path).write_text(self.to_json(), encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Return the trace in a file written by `save`.
+        """Read a trace that `save` wrote to the file at `path`.
 
         Raises:
             OSError: the file cannot be read.
@@ -84,10 +86,12 @@ class Document:
 
 
 def check_indices(name: str, indices: Iterable[int], n: int) -> None:
-    """Raise TraceError unless all indices are from 0 to n - 1.
+    """Raise TraceError unless each index is from 0 to n - 1.
 
     Args:
-        name: what the indices refer to, such as "token", for the error.
+        name: what the indices refer to, such as "token", for the error message.
+        indices: the indices to check.
+        n: number of valid indices.
     """
     for index in indices:
         if not 0 <= index < n:
@@ -98,14 +102,16 @@ def check_length(name: str, n: int, expected: int) -> None:
     """Raise TraceError unless `n` equals `expected`.
 
     Args:
-        name: what was counted, for the error.
+        name: what `n` is the number of, such as "targets", for the error message.
+        n: the actual number.
+        expected: the expected number.
     """
     if n != expected:
         raise TraceError(f"got {n:,} {name}; expected {expected:,}: save or record it again")
 
 
 def _to_json(x: Any) -> Any:
-    """Convert a dataclass or an array of attention weights to a value that JSON can represent."""
+    """Convert a dataclass, or an array of attention weights, to a value that the `json` module can write."""
     if isinstance(x, np.ndarray):
         return base64.b64encode(x.astype("<u2").tobytes()).decode()
     items = {f.name: getattr(x, f.name) for f in fields(x)}
@@ -115,7 +121,10 @@ def _to_json(x: Any) -> Any:
 
 
 def _from_json(cls: Any, data: Any) -> Any:
-    """Return JSON data as a value of the annotated type `cls`. A field that has a default may be missing."""
+    """Convert data read from JSON to a value of the type `cls`.
+
+    A field that has a default value may be missing in the data.
+    """
     parts, origin = get_args(cls), get_origin(cls) or cls
     if origin is types.UnionType:  # a type or None
         return None if data is None else _from_json(parts[0], data)

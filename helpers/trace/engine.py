@@ -1,4 +1,4 @@
-"""The trace of an engine's run: which requests run or wait in each step, and which pages they own."""
+"""The trace of an engine's run: which requests run or wait in each step, and which pages they use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from helpers.trace.document import Document, check_indices
 
 @dataclass(frozen=True)
 class RequestTrace:
-    """A request's text: `prompt` tokens, then its reply. Its index in the trace identifies the request."""
+    """The texts of a request's tokens: those of the `prompt` prompt tokens, followed by those of the reply.
+
+    A request is identified by its index in the trace.
+    """
 
     id: str
     prompt: int
@@ -19,14 +22,17 @@ class RequestTrace:
 
 @dataclass(frozen=True)
 class Share:
-    """A running request in one step, in which its tokens `start` to `stop` - 1 are processed, if any."""
+    """A running request in one step.
+
+    In this step, its tokens `start` to `stop` - 1 are processed. If `start` equals `stop`, none is.
+    """
 
     request: int
     slot: int
-    start: int  # KV entries in its pages before the step
-    stop: int  # KV entries after the step
-    table: list[int]  # its pages, in the order of the text
-    found: int  # KV entries in cached pages with which it was admitted in this step, else 0
+    start: int  # number of KV entries in its pages before the step
+    stop: int  # number of KV entries in its pages after the step
+    table: list[int]  # its pages, in token order
+    found: int  # if admitted in this step, the number of KV entries in cached pages; else 0
     emitted: bool  # whether it produced a token, whose index is `stop`
 
 
@@ -34,16 +40,16 @@ class Share:
 class Step:
     """One step of an engine.
 
-    Requests and pages are indices, from 0. The content of a page is the text of the last request that had the
-    page in its table.
+    Requests and pages are identified by their indices, from 0. The content of a page is not recorded: it is
+    known from the tokens of the last request that had the page in its page table.
     """
 
     running: list[Share]  # in order of arrival
     waiting: list[int]  # requests in the queue during the step
-    preempted: list[int]  # requests preempted before this step; they wait, or have been admitted again
-    left: list[int]  # requests that ran and have left since the last step: finished or cancelled
-    freed: list[int]  # pages that have become free
-    findable: list[int]  # free pages that are still cached; the first is allocated first
+    preempted: list[int]  # requests preempted since the last step; they wait, or have been admitted again
+    left: list[int]  # requests that ran and have finished or been cancelled since the end of the last step
+    freed: list[int]  # pages that have become free since the end of the last step
+    findable: list[int]  # free pages that are still cached, in the order in which they will be allocated
 
 
 @dataclass(frozen=True)

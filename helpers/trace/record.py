@@ -1,8 +1,8 @@
-"""The trace of a run: what each pass of a decoder did, counted while it ran.
+"""The trace of a decoder's runs: a record of what the decoder did in each pass.
 
-All views read the same trace: the stepper, its picture, the saved page, the figures and the tests. Tokens are
-only ever added to a sequence, so a token's index in it, from 0, identifies the token. Ranges are half-open:
-[[0, 4]] means 0 to 3.
+The stepper, its static picture, the saved page, the figures and the tests all read the same trace. Tokens are
+only added to the end of a sequence, so a token is identified by its index in the sequence, from 0. Sets of
+indices are stored as half-open ranges: [[0, 4]] means 0 to 3.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ import numpy as np
 
 from helpers.trace.document import Document, check_indices, check_length
 
-WEIGHT_SCALE = 65535  # an attention weight w is stored as round(w * WEIGHT_SCALE) in 16 bits
+WEIGHT_SCALE = 65535  # an attention weight w is stored in 16 bits, as w * WEIGHT_SCALE, rounded
 
-LayerHead = tuple[int, int]  # (layer, head), from 0
+LayerHead = tuple[int, int]  # (index of the layer, index of the head), both from 0
 Candidate = tuple[str, float, float]  # (text, logit, probability)
 Range = tuple[int, int]  # half-open: (0, 4) is 0, 1, 2, 3
 
 
 @dataclass
 class Token:
-    """A token of a sequence."""
+    """A token in a sequence."""
 
     text: str
     id: int | None
-    position: int  # the toy counts from 1, models from 0
+    position: int  # from 1 in the toy, from 0 in models
     origin: str  # prompt | generated
 
 
 @dataclass
 class TokenSequence:
-    """The tokens of a text, the first `prompt` of which are the prompt.
+    """The tokens of a prompt and its reply. The first `prompt` of them are the prompt.
 
-    A token is identified by its index in `tokens`; the sequence, by its index in the trace.
+    A token is identified by its index in `tokens`. The sequence is identified by its index in the trace.
     """
 
     prompt: int
@@ -46,11 +46,20 @@ class TokenSequence:
 
 @dataclass
 class Model:
-    """The model that ran: its sizes, its heads' names (None if they have no names), and bytes per element.
+    """The dimensions of the model that ran, the names of its heads, and the types of its layers.
 
-    The head counts and widths are those of the first layer with attention; for the shapes of every layer, see
-    `shapes` of a pass. `k_dim` is None if the heads follow rules instead of using keys. `layer_types` gives
-    the type of each layer, such as "sliding attention", or is None if all layers are of the same type.
+    Attributes:
+        name: name of the model.
+        n_layers: number of layers.
+        n_heads, n_kv_heads: numbers of query heads and KV heads in the first layer with attention. The
+            `shapes` of a pass have those of all layers.
+        k_dim, v_dim: numbers of channels of a key and of a value in that layer. `k_dim` is None if the heads
+            follow rules instead of using keys.
+        scale: the factor by which scores are multiplied before the softmax.
+        head_names: names of the heads; None if they have no names.
+        element_bytes: bytes per tensor element.
+        layer_types: the type of each layer, such as "sliding attention"; None if all layers have the same
+            type.
     """
 
     name: str
@@ -67,13 +76,13 @@ class Model:
 
 @dataclass
 class Output:
-    """The output of one query.
+    """The next token that a pass produced, and the candidates for it.
 
     Attributes:
-        query: index of the query's token.
-        top: the candidates for the next token.
-        chosen: index of the chosen token.
-        how: how it was chosen, such as "greedy".
+        query: index, in the sequence, of the token whose logits were used.
+        top: the candidates for the next token, with their logits and probabilities.
+        chosen: index, in the sequence, of the chosen token.
+        how: how the token was chosen, such as "greedy".
     """
 
     query: int
@@ -84,30 +93,35 @@ class Output:
 
 @dataclass
 class Part:
-    """The tokens that ran in a pass, by index. The pass's queries are the repeated and the new tokens."""
+    """The tokens that ran in a pass, and what attention and the cache did with them.
+
+    Tokens are given by their indices in the sequence. The queries of the pass are the new and the repeated
+    tokens, in increasing order of their indices.
+    """
 
     sequence: int
-    new: list[Range]
+    new: list[Range]  # tokens that are processed for the first time in this run
     visible: list[list[Range]]  # for each query, the tokens that it may attend to
-    read: list[Range]  # tokens whose KV entries were in the cache before
-    written: list[Range]  # tokens whose KV entries the cache keeps
-    kept: tuple[int, int]  # KV entries in the cache before and after, as the cache reports them
-    repeated: list[Range]  # tokens that are processed again
-    target: list[int] | None  # training: the token that each query should predict
-    contexts: dict[str, list[list[float]]]  # "layer.head" -> one list of v_dim numbers for each new token
+    read: list[Range]  # tokens whose KV entries are read from the cache
+    written: list[Range]  # tokens whose KV entries are written to the cache and kept
+    kept: tuple[int, int]  # number of KV entries in the cache before and after the pass
+    repeated: list[Range]  # tokens that were already processed in this run
+    target: list[int] | None  # in training, the token that each query should predict
+    contexts: dict[str, list[list[float]]]  # "layer.head" -> for each new token, a list of v_dim channels
     out: list[Output]
 
     @property
     def queries(self) -> list[int]:
-        """Indices of the tokens processed in this pass, in increasing order."""
+        """The indices of the tokens that this pass processes, in increasing order."""
         return sorted([*indices_of_ranges(self.repeated), *indices_of_ranges(self.new)])
 
 
 @dataclass
 class Kept:
-    """The visible tokens and KV entries of layers that differ from `Part`: with a window, or without entries.
+    """The visible tokens and KV entries of layers in which these differ from the pass's `Part`.
 
-    `layers` has the indices of these layers. The other fields are as in `Part` and `Pass`.
+    Such layers have a window, for example, or keep no KV entries. `layers` has the indices of these layers.
+    The other fields are as in `Part` and `Pass`.
     """
 
     layers: list[int]
@@ -120,16 +134,19 @@ class Kept:
 
 @dataclass
 class Pass:
-    """One pass of the model over one or more tokens, as one part. Counts are for one head of one layer."""
+    """One pass of the model over one or more tokens.
+
+    `parts` has exactly one element. `counts` are those of one head in one layer.
+    """
 
     phase: str  # training | prefill | decode
     parts: list[Part]
-    shapes: list[dict[str, Any]]  # for each layer: layer, q, k, v, scores, and state if it keeps one
+    shapes: list[dict[str, Any]]  # for each layer, its index and the shapes of q, k, v, scores and any states
     counts: dict[str, int]  # positions, kv_rows, rows_read, pairs, products
-    others: list[Kept] = field(default_factory=list)  # layers that differ
+    others: list[Kept] = field(default_factory=list)  # groups of layers to which `parts` does not apply
 
     def for_layer(self, layer: int) -> Pass:
-        """Return the pass as it was for one layer: with its visible tokens, cached entries and counts."""
+        """Return the pass with the visible tokens, KV entries and counts of the layer with index `layer`."""
         for other in self.others:
             if layer in other.layers:
                 own = {name: x for name, x in vars(other).items() if name not in ("layers", "counts")}
@@ -139,7 +156,10 @@ class Pass:
 
 @dataclass
 class Run:
-    """One run over the tokens. `cache` is the type of its cache: none, growing, static, …"""
+    """One run of the model over the sequence, with a cache or without one.
+
+    `cache` is the type of the cache, such as "growing", or "none".
+    """
 
     name: str
     cache: str
@@ -147,17 +167,17 @@ class Run:
 
     @property
     def steps(self) -> list[Pass]:
-        """The passes that generate the reply: prefill and decode, but not training."""
+        """The passes that generate the reply: prefill and decode steps, but not training passes."""
         return [event for event in self.passes if event.phase != "training"]
 
     def counts_per_step(self, count: str) -> list[int]:
-        """Return one of the counts, such as "positions", for each of `steps`."""
+        """Return one of the counts of a pass, such as "positions", for each pass in `steps`."""
         return [event.counts[count] for event in self.steps]
 
 
 @dataclass
 class Values:
-    """One layer's keys and values, one row per token (toy model only)."""
+    """The keys and values of all tokens in one layer, with one row per token. Only the toy records them."""
 
     sequence: int
     layer: int
@@ -167,7 +187,10 @@ class Values:
 
 @dataclass
 class Trace(Document):
-    """The trace of the runs of one text. Two traces can be compared with `compare`."""
+    """The trace of one or more runs over the same sequence of tokens.
+
+    Two traces can be compared with `compare`.
+    """
 
     FORMAT = "watch-it-decode-trace"
 
@@ -175,7 +198,7 @@ class Trace(Document):
     recorded: list[LayerHead]
     sequences: list[TokenSequence]
     runs: list[Run]
-    weights: dict[str, np.ndarray] = field(default_factory=dict)  # "sequence.token.layer.head" -> u16
+    weights: dict[str, np.ndarray] = field(default_factory=dict)  # "sequence.token.layer.head" -> uint16s
     values: list[Values] | None = None
 
     def check(self) -> None:
@@ -221,33 +244,40 @@ class Trace(Document):
 
     @property
     def layers(self) -> list[int]:
-        """Indices, from 0, of the layers that can be shown.
+        """The indices, from 0, of the layers that a view can show.
 
-        These are the layers with recorded heads and those without attention.
+        These are the layers with recorded heads and the layers without attention.
         """
         no_attention = {shape["layer"] for shape in self.runs[0].passes[0].shapes if shape["v"] is None}
         return sorted(no_attention | {layer for layer, _ in self.recorded})
 
     def run(self, name: str) -> Run:
-        """Return the run called `name`. Raises KeyError, which lists all runs, if no run has that name."""
+        """Return the run called `name`.
+
+        Raises:
+            KeyError: no run has this name. The error lists the names of all runs.
+        """
         for run in self.runs:
             if run.name == name:
                 return run
         raise KeyError(f"no run named {name!r}; this trace has {[run.name for run in self.runs]}")
 
     def only_run(self, name: str) -> Trace:
-        """Return this trace with only the run called `name`, so that two runs can be compared."""
+        """Return a copy of this trace with only the run called `name`.
+
+        Two runs can be compared by calling `compare` with two such traces.
+        """
         return replace(self, runs=[self.run(name)])
 
     def attention_weights(self, token: int, layer: int, head: int) -> np.ndarray:
-        """Return a token's attention weights over the tokens that it may attend to.
+        """Return a token's attention weights in one head, over the tokens that it may attend to.
 
         Args:
             token: index of the token that attends.
-            layer, head: indices, from 0.
+            layer, head: indices of the layer and of the head, from 0.
 
         Raises:
-            KeyError: the weights were not recorded.
+            KeyError: these attention weights were not recorded.
         """
         key = weight_key(0, token, layer, head)
         if key not in self.weights:
@@ -263,12 +293,12 @@ class Trace(Document):
 
 
 def indices_of_ranges(ranges: Iterable[Sequence[int]]) -> list[int]:
-    """Return the indices that are in half-open ranges: [(0, 2), (5, 6)] -> [0, 1, 5]."""
+    """Return the indices in half-open ranges, such as [0, 1, 5] for [(0, 2), (5, 6)]."""
     return [i for start, stop in ranges for i in range(start, stop)]
 
 
 def ranges_of_indices(indices: Iterable[int]) -> list[Range]:
-    """Return indices as sorted half-open ranges: [0, 1, 5] -> [(0, 2), (5, 6)]."""
+    """Return sorted half-open ranges of the given indices, such as [(0, 2), (5, 6)] for [0, 1, 5]."""
     unique = set(map(int, indices))
     starts = sorted(i for i in unique if i - 1 not in unique)
     stops = sorted(i + 1 for i in unique if i + 1 not in unique)
@@ -276,5 +306,11 @@ def ranges_of_indices(indices: Iterable[int]) -> list[Range]:
 
 
 def weight_key(sequence: int, token: int, layer: int, head: int) -> str:
-    """Return the key in `Trace.weights` of a token's attention weights, given its sequence and the head."""
+    """Return the key under which `Trace.weights` stores a token's attention weights in one head.
+
+    Args:
+        sequence: index of the token's sequence in the trace.
+        token: index of the token in the sequence.
+        layer, head: indices of the layer and of the head.
+    """
     return f"{sequence}.{token}.{layer}.{head}"

@@ -1,4 +1,8 @@
-"""How a trace writes bytes that are part of a character: as `<0xF0>`, like the names of byte tokens."""
+"""Convert UTF-8 bytes to the text that a trace stores.
+
+A token may end in the middle of a character. The bytes of such an incomplete character are written in
+hexadecimal, such as `<0xF0>`, in the same way as tokenizers name their byte tokens.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +22,16 @@ codecs.register_error("spelled", _spelled)
 
 
 def text_of_bytes(raw: bytes) -> str:
-    """Return UTF-8 bytes as text. Bytes that do not form a complete character are written as `<0xF0>`."""
+    """Decode UTF-8 bytes. Each byte that is not part of a complete character is written like `<0xF0>`."""
     return raw.decode("utf-8", "spelled")
 
 
 def join_token_texts(texts: Iterable[str]) -> str:
-    """Join the texts of tokens. Written-out bytes that together form a character are replaced by it."""
+    """Join the texts of tokens.
+
+    Consecutive bytes that are written like `<0xF0>` and together form a character are replaced by that
+    character.
+    """
     return BYTE_TOKENS.sub(
         lambda run: text_of_bytes(bytes.fromhex(re.sub("<0x|>", "", run[0]))), "".join(texts)
     )

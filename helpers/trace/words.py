@@ -1,9 +1,12 @@
-"""Compare two runs word by word: the margin of the most probable word, and the difference between the logits.
+"""Compare the replies of two runs word by word, by the logits of the candidates for each word.
 
-The margin is the lead of the most probable word over the second. In the other run, another word can be the
-most probable only if the margin is at most twice the largest difference of a logit. A difference caused by
-rounding grows with the size of the logits and, because the rounding errors are independent, with the square
-root of the number of layers. A much larger difference has another cause.
+For each word, two values are compared: the margin in the first run, and the largest difference between the
+two runs' logits. The margin is the logit of the most probable candidate minus that of the second. The second
+run can have another most probable candidate only if the margin is at most twice the largest difference.
+
+Differences that rounding causes are proportional to the magnitude of the logits. They also grow with the
+square root of the number of layers, because the rounding errors of the layers are independent. A much larger
+difference has another cause.
 """
 
 from __future__ import annotations
@@ -13,16 +16,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}  # spacing at 1
-# For one layer; 16 for four layers. Correct runs (eager and sdpa, float32 and bfloat16, transformers 5.23 on
-# a CPU) differed by at most an eighth of the limit in trained models, by half of it in random ones.
+# The distance from 1 to the next larger value, by dtype.
+EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+# The limit for one layer, in units of EPS times the largest logit; for four layers, it is 16. Correct runs
+# (eager and sdpa, float32 and bfloat16, transformers 5.23 on a CPU) differed by at most an eighth of the
+# limit in trained models, and by half of it in models with random weights.
 EPS_PER_LAYER = 8
 UNKNOWN_LOGPROB = -9999.0  # vLLM returns this for a logprob that it does not know
 
 
 @dataclass(frozen=True)
 class WordLogits:
-    """A word of a reply, and the logits or logprobs of those candidates for it that are known."""
+    """A word of a reply, and the candidates for it, with their logits or logprobs.
+
+    `top` has only the candidates whose logits or logprobs are known.
+    """
 
     word: str
     top: Mapping[str, float]
@@ -30,13 +38,14 @@ class WordLogits:
 
 @dataclass(frozen=True)
 class WordComparison:
-    """The comparison of one word of a reply. All words before it are the same in both runs.
+    """The comparison of two runs at one word of the reply. All earlier words are the same in both runs.
 
     Attributes:
         index: index of the word in the reply, from 0.
-        words: the most probable word in each run.
-        margin: in the first run, the lead of the most probable word over the second.
-        difference: the largest difference between the runs' logits, over the candidates that both runs have.
+        words: the most probable candidate in the first run, and that in the second run.
+        margin: in the first run, the logit of the most probable candidate minus that of the second.
+        difference: the largest difference between the two runs' logits, over the candidates that both runs
+            have.
     """
 
     index: int
@@ -48,11 +57,12 @@ class WordComparison:
 def compare_words(a: Sequence[WordLogits], b: Sequence[WordLogits]) -> list[WordComparison]:
     """Compare two replies word by word, up to and including the first word that differs.
 
-    Words for which the replies have fewer than two candidates in common are left out.
+    Words for which the replies have fewer than two candidates in common are left out. Either both replies
+    must have logits, or both must have logprobs.
 
     Args:
         a: the reply of the reference run.
-        b: the reply of the run to check. Both replies must have logits, or both logprobs.
+        b: the reply of the run to check.
     """
     comparisons = []
     for n, (word_a, word_b) in enumerate(zip(a, b, strict=False)):
@@ -70,8 +80,9 @@ def compare_words(a: Sequence[WordLogits], b: Sequence[WordLogits]) -> list[Word
 def read_logprobs(reply: Mapping[str, Any]) -> list[WordLogits]:
     """Return the words of a server's reply, each with the logprobs of its candidates.
 
-    vLLM and llama.cpp return logprobs on /v1/chat/completions for "logprobs": true, "top_logprobs": 5; vLLM
-    on /v1/completions for "logprobs": 5; llama.cpp on /completion for "n_probs": 5.
+    A server returns logprobs only if the request asks for them. On /v1/chat/completions, both vLLM and
+    llama.cpp need "logprobs": true and "top_logprobs": 5. On /v1/completions, vLLM needs "logprobs": 5. On
+    /completion, llama.cpp needs "n_probs": 5.
 
     Args:
         reply: the server's reply, parsed from JSON.
@@ -102,11 +113,12 @@ def read_logprobs(reply: Mapping[str, Any]) -> list[WordLogits]:
 
 
 def rounding_limit(largest_logit: float, n_layers: int, dtype: str = "float32") -> float:
-    """Return the largest difference of a logit that rounding can explain.
+    """Return the largest difference between two runs' logits that rounding can explain.
 
     Args:
-        largest_logit: the largest absolute logit. If a server returns logprobs, estimate 20 to 30.
-        n_layers: number of layers of the model.
+        largest_logit: the largest absolute value of a logit. If the server returns logprobs instead of
+            logits, use 20 to 30 as an estimate.
+        n_layers: number of layers in the model.
         dtype: the dtype of the run with the lower precision, a key of EPS.
     """
     return EPS_PER_LAYER * math.sqrt(n_layers) * EPS[dtype] * abs(largest_logit)
