@@ -1,4 +1,4 @@
-"""Record the steps of an engine: which requests run, and which pages they own."""
+"""Record which requests run in each step of an engine, and which pages they use."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from helpers.trace import EngineTrace, RequestTrace, Share, Step
 
 
 class StepRecorder:
-    """A context manager that records every step of a scheduler in `trace`, and on exit the requests' texts.
+    """A context manager that records every step of a scheduler inside the `with` block.
+
+    The texts of the requests' tokens are recorded at the end of the block.
 
     Args:
         scheduler: the scheduler of an engine or of a simulation.
-        text_of: returns the text of a token, given its id.
-        name: the name that the trace has for the model.
+        text_of: a function that takes a token's id and returns its text.
+        name: name of the model in the trace.
     """
 
     def __init__(
@@ -55,14 +57,17 @@ class StepRecorder:
         ]
 
     def request_index(self, sequence: Sequence) -> int:
-        """Return the index of a request in the trace, from 0; a new request gets the next free index."""
+        """Return the index of a request in the trace, from 0.
+
+        A request that has no index yet gets the next one.
+        """
         return self.requests.setdefault(sequence, len(self.requests))
 
     def on_schedule(self, plan: Plan) -> None:
-        """Record which requests run and with which pages, which requests wait, and which were preempted.
+        """Record which requests run, wait or were preempted, and which pages the running requests use.
 
         Args:
-            plan: the step's requests, each with the number of its tokens that run.
+            plan: pairs (sequence, number of its tokens that run in the step).
         """
         self.preempted = [self.request_index(sequence) for sequence in self.scheduler.preempted]
         n, waiting = dict(plan), [*self.scheduler.waiting]
@@ -87,8 +92,8 @@ class StepRecorder:
         """Add the step to the trace.
 
         Args:
-            next_tokens: the token that each request produced in this step; requests that produced no token
-                are absent.
+            next_tokens: id of the token that each sequence produced in this step. Sequences that produced no
+                token are absent.
         """
         shares = [replace(share, emitted=sequence in next_tokens) for sequence, share in self.running.items()]
         unfinished = [*self.scheduler.running, *self.scheduler.waiting]
@@ -100,5 +105,5 @@ class StepRecorder:
         self.in_slots, self.in_use = [*self.scheduler.running], self.pages_in_use()
 
     def pages_in_use(self) -> set[int]:
-        """Return the pages that are in the page table of at least one request."""
+        """Return the indices of all pages that are in the page table of at least one request."""
         return {page for page, n in enumerate(self.pages.ref_counts) if n}

@@ -1,13 +1,15 @@
-"""Watch any decoder of `transformers` run, through the interface by which its layers call attention.
+"""Record a run of any decoder from `transformers` that calls attention through its `AttentionInterface`.
 
     model = AutoModelForCausalLM.from_pretrained(folder)  # or a name, if the Hub can be reached
     trace = watch(model, AutoTokenizer.from_pretrained(folder), "Today weather is so")
 
-A layer calls the attention function that is registered under the name in its config. While a model is
-watched, that function is replaced by one that calls the original and passes its inputs and outputs to the
-recorder. The replacement must have the same name. Under a new name, DeepSeek-V3.2 does not select keys, and
-unless a mask function is registered under that name, too, every token attends to later tokens; neither raises
-an error.
+The config of a model has the name of an attention function, and its layers call the function that is
+registered under this name. During a recording, that function is replaced by one that calls the original and
+passes its inputs and outputs to the recorder.
+
+The replacement must be registered under the same name. A new name would change the results without raising an
+error: DeepSeek-V3.2 would not select keys, and in all models, every token would attend to later tokens unless
+a mask function was registered under the new name, too.
 
 Source: https://github.com/huggingface/transformers/blob/main/docs/source/en/attention_interface.md; tested
 with transformers 5.23.
@@ -36,8 +38,8 @@ from helpers.sampling import GREEDY, make_chooser
 from helpers.trace import Model, Token, Trace
 from helpers.validate import check_whole
 
-MAX_WEIGHTS = 16_000_000  # attention weights in a trace: a page of some 45 MB
-StateShapes = dict[str, list[int]]  # shapes of a layer's states, by name
+MAX_WEIGHTS = 16_000_000  # maximum number of attention weights in a trace, whose page is then about 45 MB
+StateShapes = dict[str, list[int]]  # shapes of a layer's states, by state name
 STATE_NAMES = {"recurrent_states": "state", "conv_states": "convolution"}  # cached besides K and V
 
 
@@ -45,7 +47,7 @@ def load_hf_model(path: Path) -> Any:
     """Load a model with `transformers`, in float32.
 
     Args:
-        path: the model's folder, or a GGUF file.
+        path: path of the model's folder, or of a GGUF file.
     """
     folder, gguf = (path.parent, {"gguf_file": path.name}) if path.suffix == ".gguf" else (path, {})
     with capture_output():  # hides progress bars
@@ -65,26 +67,27 @@ def watch(
     reply: Sequence[int] = (),
     uncached: bool = False,
 ) -> Trace:
-    """Run a prompt through a decoder of `transformers`, token by token, and return the trace.
+    """Generate a reply to a prompt with a decoder from `transformers`, and return the trace.
 
-    The model runs with "eager" attention, and its logits do not change. It is restored at the end, even after
-    an error.
+    The model runs with "eager" attention, and recording does not change its logits. The model's attention
+    implementation is restored at the end, even after an error.
 
     Args:
         model: a causal language model in evaluation mode, on any device, in any dtype.
-        tokenizer: the model's tokenizer; None shows ids instead of texts.
-        prompt: text, or the ids of one text as a list, a tensor of shape (T,) or (1, T), or a tokenizer's
-            BatchEncoding.
-        max_new_tokens: maximum number of new tokens; the run stops earlier at an end token.
-        layers, heads: indices, from 0, of the layers and heads whose attention weights are kept; None keeps
-            all.
-        reply: ids to run instead of those that the model would choose, such as those of another run.
-        uncached: whether to also run without a cache, which processes all tokens again for each new one.
+        tokenizer: the model's tokenizer. With None, the trace shows token ids instead of texts.
+        prompt: the prompt as a string, or its token ids as a list, as a tensor of shape (T,) or (1, T), or as
+            a tokenizer's BatchEncoding.
+        max_new_tokens: maximum number of new tokens. Generation stops earlier at an end token.
+        layers, heads: indices, from 0, of the layers and heads whose attention weights are recorded; None
+            records all.
+        reply: token ids of a given reply, for example from another run, which replaces the tokens that the
+            model would choose.
+        uncached: whether to record a second run without a cache, in which each pass processes all tokens.
 
     Raises:
         ValueError: the prompt or a setting is invalid; the trace would have more than 16 million attention
-            weights; the run has more tokens than the model was made for; or the model cannot be watched (the
-            message says why), for example because a layer attends twice in a pass.
+            weights; the run has more tokens than the model was made for; or the model cannot be watched, for
+            example because a layer computes attention twice in a pass. The error message says why.
     """
     vocab_size = model.config.get_text_config().vocab_size
     tokens = prompt_tokens(vocab_size, prompt, tokenizer)
@@ -94,7 +97,7 @@ def watch(
     heads = range(sizes.n_heads) if heads is None else heads
     n_new = len(reply) or check_whole("max_new_tokens", max_new_tokens)
     check_trace_size(len(layers) * len(heads), len(tokens) + n_new)
-    check_run_fits(model, len(tokens) + n_new - 1)  # the last is not run
+    check_run_fits(model, len(tokens) + n_new - 1)  # the reply's last token is not run
     eos = getattr(model.generation_config, "eos_token_id", None)
     eos_ids = {*(eos if isinstance(eos, list) else [eos])} - {None}
     choose = make_chooser(GREEDY, vocab_size)
@@ -118,20 +121,22 @@ def run_hf_model(
     tokens: Sequence[Token],
     cache: HFCache | None,
 ) -> np.ndarray:
-    """Run tokens through all layers, record what each layer does, and return the last token's logits, (V,).
+    """Run one pass, record what each layer does, and return the last token's logits, of shape (V,).
 
     Args:
-        states: shapes, by name, of the states that each layer caches besides KV entries.
+        recorder: the recorder, which has an open pass.
+        model: the model to run.
+        states: for each layer, the shapes of the states that it caches besides KV entries, by state name.
         tokens: the tokens to run.
-        cache: the cache with the tokens before them; None runs without a cache.
+        cache: the cache, which contains the earlier tokens; None runs the tokens without a cache.
     """
-    keys: dict[int, Tensor] = {}  # the keys of this pass, by their address in memory
+    keys: dict[int, Tensor] = {}  # the attention keys of this pass, by their address in memory
 
     def record(layer: int, scale: float, *tensors: Tensor) -> None:
         names, k = ("q", "k", "v", "mask", "weights", "output"), tensors[1]
         arrays: dict[str, Any] = dict(zip(names, map(as_array, tensors), strict=True))
         n_cached, computes_kv = cache.n_entries(layer) if cache else 0, k.data_ptr() not in keys
-        keys[k.data_ptr()] = k  # if this layer computes no keys, these are an earlier layer's
+        keys[k.data_ptr()] = k  # if this layer does not compute keys, it uses those of an earlier layer
         recorder.record_attention(**arrays, layer=layer, n_cached=n_cached, computes_kv=computes_kv)
 
     with attention_hook(model, record):
@@ -143,7 +148,7 @@ def run_hf_model(
 
 @contextmanager
 def explain_watch_errors(model: Any) -> Iterator[None]:
-    """Raise any error in the `with` block as a ValueError that says why the model cannot be watched."""
+    """Convert any error in the `with` block to a ValueError that says why the model cannot be watched."""
     try:
         yield
     except Exception as error:
@@ -151,7 +156,7 @@ def explain_watch_errors(model: Any) -> Iterator[None]:
 
 
 class HFCache:
-    """A cache of `transformers`, with the interface that the recording loop and the recorder need."""
+    """A `transformers` cache with the interface that the recording loop and the recorder need."""
 
     max_len = math.inf
 
@@ -160,16 +165,16 @@ class HFCache:
 
     @property
     def length(self) -> int:
-        """Number of tokens processed. A layer with a sliding window may have fewer KV entries."""
+        """The number of tokens processed. A layer with a sliding window may have fewer KV entries."""
         return int(self.cache.get_seq_length())
 
     def n_entries(self, layer: int) -> int:
-        """Return the number of KV entries of one layer."""
+        """Return the number of KV entries that one layer has in the cache."""
         keys = getattr(self.cache.layers[layer], "keys", None)
         return 0 if keys is None else int(keys.shape[-2])
 
     def state_shapes(self, layer: int) -> StateShapes:
-        """Return the shapes, by name, of the states that one layer caches besides KV entries."""
+        """Return the shapes of the states that one layer caches besides KV entries, by state name."""
         cached = {name: getattr(self.cache.layers[layer], key, {}) for key, name in STATE_NAMES.items()}
         states = {name: [x for x in by_index.values() if x is not None] for name, by_index in cached.items()}
         return {
@@ -181,10 +186,12 @@ class HFCache:
 
 @contextmanager
 def attention_hook(model: Any, hook: Callable[..., object]) -> Iterator[None]:
-    """Call `hook` after each call of attention inside the `with` block.
+    """Call `hook` each time that a layer of the model has computed attention inside the `with` block.
 
     Args:
-        hook: called with the layer, the scale, q, k, v, the mask, the attention weights and the contexts.
+        model: the model.
+        hook: a function that takes the layer's index, the scale, q, k, v, the mask, the attention weights and
+            the contexts.
 
     Raises:
         ValueError: the model is in training mode.
@@ -201,7 +208,7 @@ def attention_hook(model: Any, hook: Callable[..., object]) -> Iterator[None]:
         output, weights = original(module, query, key, value, attention_mask, **kwargs)
         mask = (
             attention_mask > torch.finfo(attention_mask.dtype).min / 2
-        )  # it is added to scores, (B, 1, T, S)
+        )  # the original mask is added to the scores; its shape is (B, 1, T, S)
         scale, outputs = kwargs.get("scaling"), output.transpose(1, 2)
         hook(module.layer_idx, scale, query, key, value, mask, weights, outputs)
         return output, weights
@@ -217,23 +224,26 @@ def attention_hook(model: Any, hook: Callable[..., object]) -> Iterator[None]:
 
 
 def eager_attention(module: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call the attention function of the model's own source file, which has its sinks and soft caps."""
+    """Call the eager attention function in the module that defines the model.
+
+    Unlike a general attention function, it has the model's sinks and soft caps.
+    """
     return sys.modules[type(module).__module__].eager_attention_forward(module, *args, **kwargs)
 
 
 class ModelInspection(NamedTuple):
-    """What one pass of a model shows about its layers, whose indices count from 0."""
+    """What one pass of a model shows about its layers. Layer indices start from 0."""
 
     sizes: Model
     attention_layers: list[int]
-    states: dict[int, StateShapes]  # by layer; empty for a layer that caches only KV entries
+    states: dict[int, StateShapes]  # by layer index; {} for a layer that caches only KV entries
 
 
 def inspect_model(model: Any, token_id: int) -> ModelInspection:
-    """Run one token to find out which layers have attention, and which of them cache states.
+    """Run a single token to find out which layers have attention and which layers cache states.
 
     Raises:
-        ValueError: no layer calls attention through the interface, or a layer's number is out of range.
+        ValueError: no layer calls attention through `AttentionInterface`, or a layer's index is out of range.
     """
     calls: dict[int, tuple[Any, ...]] = {}
     cache = HFCache(model)
@@ -269,7 +279,7 @@ def inspect_model(model: Any, token_id: int) -> ModelInspection:
 
 
 def last_token_logits(model: Any, ids: Sequence[int], cache: HFCache | None) -> Tensor:
-    """Run token ids, and return the logits of the last token, (V,).
+    """Run one pass over tokens, given by their ids, and return the last token's logits, of shape (V,).
 
     Raises:
         ValueError: the model does not return logits.
@@ -285,7 +295,7 @@ def last_token_logits(model: Any, ids: Sequence[int], cache: HFCache | None) -> 
 
 
 def check_run_fits(model: Any, n_tokens: int) -> None:
-    """Raise ValueError if a run has more tokens than the model was made for."""
+    """Raise ValueError if a run has more tokens than the maximum number in the model's config."""
     limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if limit and n_tokens > limit:
         raise ValueError(
@@ -298,8 +308,8 @@ def check_trace_size(n_heads: int, n_tokens: int) -> None:
     """Raise ValueError if the trace would have too many attention weights for a browser to open its page.
 
     Args:
-        n_heads: number of recorded heads, over all layers.
-        n_tokens: number of tokens, including the reply.
+        n_heads: number of recorded heads, in total over all layers.
+        n_tokens: number of tokens in the prompt and the reply together.
     """
     weights = n_heads * n_tokens * (n_tokens + 1) // 2
     if weights > MAX_WEIGHTS:

@@ -1,4 +1,7 @@
-"""The loop that records a run of the toy or of a model: an optional training pass, prefill and decode."""
+"""The loop that records a run of the toy or of a model.
+
+A run is an optional training pass, followed by prefill and decode steps.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,15 @@ from helpers.trace import Candidate, Token
 
 @dataclass(frozen=True)
 class TokenSelection:
-    """How tokens are chosen from logits, and how a trace describes the choice.
+    """How tokens are chosen from logits, and what a trace records about the choice.
 
     Args:
-        text_of: returns the text of a token, given its id.
-        choose: returns the id of the next token, given logits.
-        method: how tokens are chosen, such as "greedy".
-        eos_ids: ids of tokens that end a reply.
-        n_top: how many candidates are recorded, most probable first. None records the whole vocabulary in its
-            own order, and does not record the tokens' ids.
+        text_of: a function that takes a token's id and returns its text.
+        choose: a function that takes logits and returns the id of the next token.
+        method: description of how tokens are chosen, such as "greedy".
+        eos_ids: ids of the tokens that end a reply.
+        n_top: number of candidates to record, in order of decreasing probability. None records the whole
+            vocabulary, in the vocabulary's order; in this case, the ids of generated tokens are not recorded.
     """
 
     text_of: Callable[[int], str]
@@ -33,11 +36,16 @@ class TokenSelection:
     n_top: int | None
 
     def generated_token(self, token_id: int, position: int) -> Token:
-        """Return a generated token in the form that a trace stores."""
+        """Return a generated token as a `Token`, the form in which a trace stores it."""
         return Token(self.text_of(token_id), None if self.n_top is None else token_id, position, "generated")
 
     def top_candidates(self, logits: np.ndarray, chosen: int | None) -> list[Candidate]:
-        """Return the candidates for the next token, with the chosen one always among them."""
+        """Return the candidates for the next token, which always include the chosen token.
+
+        Args:
+            logits: logits of shape (V,).
+            chosen: id of the chosen token; None returns the whole vocabulary.
+        """
         best = list(range(len(logits)))
         if self.n_top is not None and chosen is not None:
             best = np.argsort(-logits, kind="stable")[: self.n_top].tolist()
@@ -55,17 +63,20 @@ def record_run(
     max_new_tokens: int,
     training: bool,
 ) -> None:
-    """Record one run. A second run replays the tokens of the first, so that the runs can be compared.
+    """Record one run.
+
+    If the trace already has tokens after the prompt, from an earlier run or a given reply, they are replayed.
+    No other tokens are chosen, so that two runs can be compared.
 
     Args:
         recorder: the recorder, whose trace already has the prompt.
-        run: a function that runs tokens with a cache (if it is None, with a temporary cache), and returns the
-            logits of the last token, (V,).
+        run: a function that takes tokens and a cache, runs one pass, and returns the logits of the last
+            token, of shape (V,). With None as the cache, the tokens run without earlier KV entries.
         selection: how tokens are chosen.
-        cache: an empty cache, or None for the run without a cache.
-        cache_type: the cache's type as the trace describes it, such as "growing".
-        max_new_tokens: maximum number of new tokens; the run stops earlier at an end token or if the cache is
-            full.
+        cache: an empty cache; None records a run without a cache.
+        cache_type: type of the cache in the trace, such as "growing".
+        max_new_tokens: maximum number of new tokens. The run stops earlier at an end token, or when the cache
+            is full.
         training: whether to begin with a training pass, in which each token's target is the next token.
     """
     sequence = recorder.trace.sequences[0]

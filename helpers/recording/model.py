@@ -1,4 +1,4 @@
-"""Record a decoder of this project (`Transformer`) with hooks while it runs."""
+"""Record what a `Transformer`, the decoder of this project, does while it runs. This uses hooks."""
 
 from __future__ import annotations
 
@@ -35,19 +35,20 @@ def record_model(
     sampling: Sampling = GREEDY,
     name: str = "model",
 ) -> Trace:
-    """Run a prompt with the cache, then the same tokens without it, and return the trace of both runs.
+    """Generate a reply with a cache, run the same tokens without a cache, and return the trace of both runs.
 
     Args:
         model: a model in float32, float64 or bfloat16.
-        prompt: text, or token ids if there is no tokenizer.
-        tokenizer: converts between text and ids; None shows ids.
-        max_new_tokens: maximum number of new tokens; the run stops earlier at `<eos>` or if the cache is
-            full.
-        recorded: (layer, head) pairs, from 0, whose attention weights are kept; None keeps all.
+        prompt: the prompt as a string, which needs a tokenizer, or its token ids.
+        tokenizer: converts between text and token ids. With None, the trace shows token ids instead of texts.
+        max_new_tokens: maximum number of new tokens. Generation stops earlier at `<eos>`, or when the cache
+            is full.
+        recorded: pairs (layer, head), with indices from 0, of the heads whose attention weights are recorded;
+            None records all.
         training: whether each run begins with a training pass, pass 0, for comparison.
-        uncached: whether to run without the cache, too.
+        uncached: whether to record the second run, without a cache.
         sampling: how tokens are chosen.
-        name: the name that the trace has for the model.
+        name: name of the model in the trace.
 
     Raises:
         ValueError: the prompt or a setting is invalid.
@@ -67,9 +68,9 @@ def record_model(
 def run_model(
     recorder: Recorder, model: Transformer, tokens: Sequence[Token], cache: Cache | None
 ) -> np.ndarray:
-    """Run tokens through all layers, record them, and return the logits of the last token, (V,).
+    """Run one pass, record what each layer does, and return the last token's logits, of shape (V,).
 
-    Without a cache (None), the tokens run with a temporary one.
+    If `cache` is None, the tokens run with a temporary cache, which is empty before the pass.
     """
     used_cache = model.new_cache() if cache is None else cache
 
@@ -86,14 +87,20 @@ def run_model(
 
 
 def attention_cores(model: Transformer) -> list[Core]:
-    """Return each layer's `Core`, the module that computes attention."""
+    """Return the `Core` of each layer, which is the module that computes attention."""
     return [module for module in model.modules() if isinstance(module, Core)]
 
 
 def token_selection(
     model: Transformer, tokenizer: Tokenizer | None, sampling: Sampling = GREEDY
 ) -> TokenSelection:
-    """Return how a model's tokens are chosen. The five most probable tokens are recorded as candidates."""
+    """Return a `TokenSelection` for a model, which records the five most probable tokens as candidates.
+
+    Args:
+        model: the model, whose config has the tokens that end a reply.
+        tokenizer: converts token ids to text. With None, the trace shows token ids.
+        sampling: how tokens are chosen.
+    """
     choose = make_chooser(sampling, model.config.vocab_size)
     return TokenSelection(
         partial(display_text, tokenizer), choose, str(sampling), model.config.eos_ids, n_top=5
@@ -101,13 +108,16 @@ def token_selection(
 
 
 def as_array(x: Tensor) -> np.ndarray:
-    """Return a tensor as a NumPy array. 16-bit floats become float32, because NumPy has no bfloat16."""
+    """Convert a tensor to a NumPy array.
+
+    Floats with fewer than 32 bits are converted to float32, because NumPy does not support bfloat16.
+    """
     widened = x.float() if x.is_floating_point() and x.element_size() < 4 else x
     return widened.detach().cpu().numpy()
 
 
 def trace_model_info(model: Transformer, name: str = "model") -> Model:
-    """Return a model's sizes in the form that a trace stores."""
+    """Return the dimensions of a `Transformer` as a `Model`, the form in which a trace stores them."""
     config = model.config
     return Model(
         name=name,
@@ -123,11 +133,16 @@ def trace_model_info(model: Transformer, name: str = "model") -> Model:
 
 
 def prompt_tokens(vocab_size: int, prompt: Any, tokenizer: Any) -> list[Token]:
-    """Return the tokens of a prompt, which is text, ids, or a BatchEncoding of `transformers`.
+    """Return the tokens of a prompt in the form in which a trace stores them.
+
+    Args:
+        vocab_size: number of tokens in the model's vocabulary.
+        prompt: the prompt as a string, its token ids, or a `transformers` BatchEncoding.
+        tokenizer: a tokenizer of this project or of `transformers`. With None, the trace shows token ids.
 
     Raises:
-        ValueError: the prompt is empty, is text although there is no tokenizer, has an id that is out of
-            range, or has more than one sequence.
+        ValueError: the prompt is empty, is a string although there is no tokenizer, has a token id that is
+            out of range, or has more than one sequence.
     """
     if isinstance(prompt, str) and tokenizer is not None:
         prompt = tokenizer.encode(prompt)
@@ -138,11 +153,15 @@ def prompt_tokens(vocab_size: int, prompt: Any, tokenizer: Any) -> list[Token]:
 
 
 def display_text(tokenizer: Any, token_id: int) -> str:
-    """Return what to show for a token: its text, the bytes of a partial character, or its id.
+    """Return the text to show for a token.
+
+    This is the text of the token, in which the bytes of an incomplete character are written like `<0xF0>`. A
+    token without text is shown by its id, like `<7>`.
 
     Args:
-        tokenizer: a tokenizer of this project or of `transformers`; None shows ids.
-        token_id: the token's id, which the tokenizer need not have, although the model has it.
+        tokenizer: a tokenizer of this project or of `transformers`; None shows all tokens by their ids.
+        token_id: the token's id. It may be unknown to the tokenizer, because a model's vocabulary can be
+            larger than its tokenizer's.
     """
     library = getattr(tokenizer, "library", getattr(tokenizer, "backend_tokenizer", None))
     if library is None:  # a tokenizer written in Python, such as mistral-common's

@@ -1,4 +1,4 @@
-"""The recorder: counts and checks what a decoder does while it runs, and writes a `Trace`."""
+"""The recorder, which records in a `Trace` what a decoder does while it runs, and checks the record."""
 
 from __future__ import annotations
 
@@ -26,32 +26,38 @@ from helpers.trace import (
 )
 from helpers.trace.record import WEIGHT_SCALE
 
-SUM_TOLERANCE = 0.005  # how far the sum of a stored row of weights may be from the exact sum
-# How far a weight may change when its token runs again in a pass of another shape, which sums in another
-# order, by bytes of an element. Measured with torch, 12 layers of 576: 3e-5 in float32, 0.023 in bfloat16.
+SUM_TOLERANCE = 0.005  # maximum difference between the sum of a token's stored weights and the exact sum
+# Maximum difference, by bytes per element, between a token's attention weights in two passes of different
+# shapes, which sum in different orders. Measured with torch, in 12 layers with hidden size 576: 3e-5 in
+# float32, 0.023 in bfloat16.
 RERUN_TOLERANCE = {8: 1e-3, 4: 1e-3, 2: 0.1}
-# How far weights · v may be from the run's output, as a share of the largest |v|, by bytes of an element.
-# A context is an average, so all errors scale with |v|. Measured with torch, 512 keys and scores up to 36:
-# 1e-6 in float32, 0.004 in bfloat16, 0.03 if the scores themselves are rounded to bfloat16.
+# Maximum difference between weights · v and the run's output, as a fraction of the largest |v|, by bytes per
+# element. A context is a weighted average of values, so all errors are proportional to |v|. Measured with
+# torch, with 512 keys and scores up to 36: 1e-6 in float32, 0.004 in bfloat16, 0.03 if the scores themselves
+# are rounded to bfloat16.
 OUTPUT_TOLERANCE = {8: 1e-9, 4: 1e-5, 2: 4e-2}
 
 
 class Recorder:
     """Writes a trace while a decoder runs.
 
-    The loop that runs passes calls `begin_run`, then for each pass `open_pass`, `close_pass`, and
-    `record_output` for the token that the pass produced. `trace` is complete after each `record_output`.
-    Hooks in the model call `record_attention` with the inputs and outputs of each layer's attention, and
-    `record_state` for each layer that keeps a state or has no attention. The decoder itself does not know
-    about the recorder. A cache is assumed to keep the KV entries of all passes that are recorded with it.
-    Token and layer indices start from 0.
+    The loop that runs the passes calls `begin_run` once per run. For each pass, it calls `open_pass`,
+    `close_pass`, and, if the pass produced a token, `record_output`. `trace` is complete after each
+    `record_output`.
+
+    During a pass, hooks in the model call `record_attention` with the inputs and outputs of each layer's
+    attention. `record_state` is called for each layer that keeps a state or has no attention. The decoder
+    itself does not know about the recorder.
+
+    A cache is assumed to keep the KV entries of all passes that are recorded with it, except in layers for
+    which `record_attention` gets `n_cached`. Token and layer indices start from 0.
 
     Args:
-        model: sizes of the model.
+        model: dimensions of the model.
         prompt: tokens of the prompt.
-        recorded: (layer, head) pairs, each listed once, whose attention weights are kept; None keeps all.
-        values: whether to also keep the contents of K and V and the contexts (only for a model as small as
-            the toy).
+        recorded: pairs (layer, head), each listed once, of the heads whose attention weights are recorded;
+            None records all.
+        values: whether to record K, V and the contexts, too. This is only for models as small as the toy.
     """
 
     def __init__(
@@ -75,11 +81,11 @@ class Recorder:
             self.trace.values = [Values(0, layer, [], []) for layer in range(model.n_layers)]
 
     def begin_run(self, name: str, cache: str) -> None:
-        """Start a run. A second run replays the tokens of the first.
+        """Start a run. A second run must process the same tokens as the first.
 
         Args:
-            name: the name of the run in the trace, such as "cached".
-            cache: the type of its cache, such as "growing", or "none".
+            name: name of the run in the trace, such as "cached".
+            cache: type of the run's cache, such as "growing", or "none".
         """
         self.trace.runs.append(Run(name, cache, []))
         self._cached: list[int] = []  # tokens whose KV entries are in the cache
@@ -89,13 +95,13 @@ class Recorder:
         """Start a pass.
 
         Args:
-            phase: training, prefill or decode. In training, each token's target is the next token.
+            phase: "training", "prefill" or "decode". In training, each token's target is the next token.
             tokens: indices of the tokens that run.
             use_cache: whether a cache provides earlier KV entries and keeps the new ones.
         """
         self._tokens, self._use_cache = [*tokens], use_cache
-        self._columns = [*(self._cached if use_cache else []), *tokens]  # tokens that attention can see
-        self._layer_groups: list[tuple[np.ndarray, int, Kept]] = []  # layers with equal mask and entries
+        self._columns = [*(self._cached if use_cache else []), *tokens]  # tokens whose K and V are available
+        self._layer_groups: list[tuple[np.ndarray, int, Kept]] = []  # layers with equal masks and entries
         part = Part(
             sequence=0,
             new=ranges_of_indices(set(tokens) - self._seen),
@@ -128,22 +134,22 @@ class Recorder:
         """Record the inputs and outputs of one layer's attention.
 
         Args:
-            q: queries, (1, H, T, D).
-            k: keys of all visible tokens, (1, Hkv, S, D).
-            v: values of all visible tokens, (1, Hkv, S, Dv).
-            mask: the causal mask, (T, S) or (1, 1, T, S), which is True where a query may attend to a key.
+            q: queries, of shape (1, H, T, D).
+            k: keys of the cached and the new tokens, of shape (1, Hkv, S, D).
+            v: values of the cached and the new tokens, of shape (1, Hkv, S, Dv).
+            mask: the attention mask, of shape (T, S) or (1, 1, T, S), which is True where a query may attend
+                to a key.
             scale: the factor by which q · k is multiplied.
-            sink: one score per head, (H,), appended to each row of scores before the softmax and dropped
-                after it.
-            output: the contexts with which the run continued, (1, H, T, Dv).
-            weights: attention weights, (1, H, T, S), if the hook has them. If None, they are computed from q
-                and k.
-            layer: index of the layer. None means the layer after the one recorded last.
-            n_cached: how many KV entries this layer's cache has after the pass. They are the newest; S is
-                smaller than the number of tokens if older entries have been dropped. None means that no
-                entries are dropped.
-            computes_kv: True if the layer computed K and V of the new tokens, False if it used an earlier
-                layer's.
+            sink: one score per head, of shape (H,), which is appended to each row of scores before the
+                softmax and dropped after it.
+            output: the contexts that the run computed, of shape (1, H, T, Dv).
+            weights: attention weights, of shape (1, H, T, S). If None, they are computed from q and k.
+            layer: index of the layer; None for the layer after the one recorded last.
+            n_cached: number of KV entries in this layer's cache after the pass. These are the newest entries.
+                None means that the cache drops no entries. If older entries were dropped, S is smaller than
+                the number of tokens so far.
+            computes_kv: whether the layer computed K and V of the new tokens. If not, it used those of an
+                earlier layer.
 
         Raises:
             TraceError: the arguments do not fit the pass, or contradict what was recorded before.
@@ -163,7 +169,7 @@ class Recorder:
         self._check_output(layer, weights, v, output)
         self._record_visible(layer, mask, columns, S if n_cached is None else n_cached, computes_kv)
         self._record_weights(layer, mask, weights, output)
-        if self.trace.values is not None:  # entry i is token i's, because the toy drops none
+        if self.trace.values is not None:  # the toy drops no entries, so entry i belongs to token i
             for name, array in {"k": k, "v": v}.items():
                 stored = getattr(self.trace.values[layer], name)
                 stored += array[0, 0, len(stored) :].tolist()
@@ -172,11 +178,13 @@ class Recorder:
         self._pass.shapes.append({"layer": layer, **shapes})
 
     def record_state(self, layer: int, shapes: dict[str, list[int]]) -> None:
-        """Record a layer's states, or that a layer without attention keeps nothing.
+        """Record the shapes of a layer's states.
+
+        A layer without attention must be recorded even if it keeps no state, with {} as `shapes`.
 
         Args:
-            layer: index of the layer, which may have attention as well.
-            shapes: shapes of the states, by name; {} if there are no states.
+            layer: index of the layer. If the layer has attention, too, that must already be recorded.
+            shapes: shapes of the states, by state name.
         """
         for recorded in self._pass.shapes:
             if recorded["layer"] == layer:
@@ -186,7 +194,11 @@ class Recorder:
         self._pass.shapes.append({"layer": layer, **dict.fromkeys(("q", "k", "v", "scores")), **shapes})
 
     def close_pass(self) -> None:
-        """Add the pass to the trace. Raises TraceError unless each layer was recorded once."""
+        """Add the pass to the trace.
+
+        Raises:
+            TraceError: a layer was not recorded, or was recorded more than once.
+        """
         self._pass.shapes.sort(key=lambda shape: shape["layer"])
         layers, expected = [shape["layer"] for shape in self._pass.shapes], self.trace.model.n_layers
         if layers != [*range(expected)]:
@@ -205,12 +217,14 @@ class Recorder:
             self._seen.update(self._tokens)
 
     def record_output(self, top: Sequence[Candidate], chosen: Token, method: str = "greedy") -> None:
-        """Record the token that the last pass produced, and add it to the text unless the run is a replay.
+        """Record the token that the last pass produced.
+
+        The token is added to the sequence, unless the run replays a token that the sequence already has.
 
         Args:
             top: the candidates for the token.
             chosen: the token that was chosen.
-            method: how it was chosen, such as "greedy".
+            method: how the token was chosen, such as "greedy".
         """
         query, tokens = self._part.queries[-1], self.trace.sequences[0].tokens
         if query + 1 == len(tokens):
@@ -218,7 +232,7 @@ class Recorder:
         self._part.out.append(Output(query, list(top), query + 1, method))
 
     def _check_output(self, layer: int, weights: np.ndarray, v: np.ndarray, output: np.ndarray) -> None:
-        """Raise TraceError unless weights · v equals the run's output, apart from rounding."""
+        """Raise TraceError if weights · v differs from the run's output by more than rounding can explain."""
         values = _per_query_head(v, weights.shape[1])
         errors = np.abs(weights @ values - output)
         allowed = OUTPUT_TOLERANCE[self.trace.model.element_bytes] * np.abs(values).max()
@@ -233,7 +247,10 @@ class Recorder:
     def _record_visible(
         self, layer: int, mask: np.ndarray, columns: Sequence[int], n_cached: int, computes_kv: bool = True
     ) -> None:
-        """Record what each query attends to and what is cached, once for all layers that agree in this."""
+        """Record which tokens each query of a layer may attend to, and which KV entries are cached.
+
+        Layers for which these are equal share one record.
+        """
         (T, S), n_cached = mask.shape, n_cached if self._use_cache else 0
         computed = T if S and computes_kv else 0
         for group_mask, n, group in self._layer_groups:
@@ -253,7 +270,11 @@ class Recorder:
         self._layer_groups.append((mask, n_cached, group))
 
     def _record_weights(self, layer: int, mask: np.ndarray, weights: np.ndarray, output: np.ndarray) -> None:
-        """Store the recorded heads' attention weights and, if values are kept, the new tokens' contexts."""
+        """Store the attention weights of a layer's recorded heads, and, if values are recorded, the contexts.
+
+        Raises:
+            TraceError: a token ran before, and its attention weights then were different.
+        """
         allowed = WEIGHT_SCALE * RERUN_TOLERANCE[self.trace.model.element_bytes]
         new = [query for query, token in enumerate(self._tokens) if token not in self._seen]
         for head in (head for of_layer, head in self.trace.recorded if of_layer == layer):
@@ -270,14 +291,17 @@ class Recorder:
 
 
 def _per_query_head(x: np.ndarray, n_heads: int) -> np.ndarray:
-    """Repeat keys or values from (B, Hkv, S, D) to (B, H, S, D): each KV head serves H / Hkv query heads."""
+    """Repeat each KV head's keys or values for the H / Hkv query heads that share them.
+
+    The shape of x is (B, Hkv, S, D), and that of the result is (B, H, S, D).
+    """
     return np.repeat(x, n_heads // x.shape[1], axis=1)
 
 
 def _in_16_bits(weights: np.ndarray) -> np.ndarray:
-    """Return a row of weights, each rounded to 16 bits.
+    """Return a token's attention weights, each rounded to a 16-bit integer.
 
-    Equal weights stay equal, unless this would make their sum too inaccurate.
+    Equal weights stay equal after rounding, unless the error of their sum would be too large.
     """
     exact = weights.astype(float) * WEIGHT_SCALE
     rounded = np.round(exact)
@@ -287,10 +311,14 @@ def _in_16_bits(weights: np.ndarray) -> np.ndarray:
 
 
 def attention_weights(scores: np.ndarray, mask: np.ndarray, sink: np.ndarray | None = None) -> np.ndarray:
-    """Return the softmax of the visible scores, (1, H, T, S), in float32 or wider.
+    """Return the softmax of the visible scores, of shape (1, H, T, S), in float32 or a wider dtype.
 
-    The mask, (T, S), and the sink, (H,), are as in `Recorder.record_attention`. A row without a visible score
-    is all zeros.
+    If a query may not attend to any key, all of its weights are 0.
+
+    Args:
+        scores: scores, of shape (1, H, T, S).
+        mask: a mask of shape (T, S), as in `Recorder.record_attention`.
+        sink: one score per head, of shape (H,), as in `Recorder.record_attention`.
     """
     scores = np.where(mask, scores, -np.inf).astype(np.result_type(scores, np.float32))
     if sink is None:

@@ -1,4 +1,4 @@
-"""Record the toy, which has four heads."""
+"""Record what the toy, a decoder with four heads, does while it runs."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ def record_toy(
     training: bool = True,
     sampling: Sampling = GREEDY,
 ) -> Trace:
-    """Run a prompt with the cache, then again without it, and return the trace of both runs.
+    """Generate a reply with a cache, run the same tokens without a cache, and return the trace of both runs.
 
     Args:
-        tokens: the prompt, 1 to 512 pieces of text.
-        numbers: the number that each token carries; None looks the numbers up in NUMBERS.
+        tokens: texts of the prompt's tokens, 1 to 512 of them.
+        numbers: the number that each token of the prompt carries, which is its value in the first layer's
+            attention. With None, these are looked up in NUMBERS.
         n_layers: number of layers of the toy.
-        max_new_tokens: maximum number of new tokens; the run stops earlier at `<eos>`.
-        ban_eos: whether to never choose `<eos>`, so that the run has `max_new_tokens` new tokens.
+        max_new_tokens: maximum number of new tokens. Generation stops earlier at `<eos>`.
+        ban_eos: whether to never choose `<eos>`, so that the reply has `max_new_tokens` tokens.
         training: whether each run begins with a training pass, pass 0, for comparison.
         sampling: how words are chosen.
 
@@ -63,7 +64,12 @@ def record_toy(
 
 
 def toy_token_selection(sampling: Sampling, ban_eos: bool) -> TokenSelection:
-    """Return how the toy's words are chosen. All four words of its vocabulary are recorded as candidates."""
+    """Return a `TokenSelection` for the toy, which records all four words of its vocabulary as candidates.
+
+    Args:
+        sampling: how words are chosen.
+        ban_eos: whether to never choose `<eos>`.
+    """
     choose, eos_id = make_chooser(sampling, len(VOCABULARY)), VOCABULARY.index(EOS)
     banned = np.where(ban_eos & (np.arange(len(VOCABULARY)) == eos_id), -np.inf, 0)
     method = str(sampling) + (f", {EOS} banned" if ban_eos else "")
@@ -75,10 +81,13 @@ def toy_token_selection(sampling: Sampling, ban_eos: bool) -> TokenSelection:
 def run_toy(
     recorder: Recorder, prompt_numbers: np.ndarray, tokens: Sequence[Token], cache: KVCache | None
 ) -> np.ndarray:
-    """Run tokens through all layers, record them, and return the logits of the last token, (V,).
+    """Run one pass, record what each layer does, and return the last token's logits, of shape (V,).
 
-    Without a cache (None), the tokens run with a temporary one. `prompt_numbers` has the
-    number of each token of the prompt, (P,).
+    Args:
+        recorder: the recorder, which has an open pass.
+        prompt_numbers: the number that each token of the prompt carries, of shape (P,).
+        tokens: the tokens to run.
+        cache: the cache, which contains the earlier tokens. With None, the tokens run with a temporary cache.
     """
     n_layers, P = recorder.trace.model.n_layers, len(prompt_numbers)
     numbers = [prompt_numbers[t.position - 1] if t.position <= P else NUMBERS[t.text] for t in tokens]
@@ -90,7 +99,7 @@ def run_toy(
 def attend_and_record(
     recorder: Recorder, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray
 ) -> np.ndarray:
-    """Compute the toy's attention, and pass its inputs and outputs to the recorder as a batch of one."""
+    """Compute the toy's attention; pass the inputs and outputs to the recorder as a batch of one sequence."""
     contexts = toy.attention(q, k, v, mask)
     output, values = contexts.T[None, ..., None], v[None, None, :, None]  # (T, H) → (1, H, T, 1)
     recorder.record_attention(q=q[None], k=k[None, None], v=values, mask=mask, sink=SINK, output=output)
