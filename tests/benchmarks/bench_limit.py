@@ -1,13 +1,16 @@
-"""How near to the limit: the model and its fast twin beside `transformers`, llama.cpp, and the bytes alone.
+"""Compare this project's generation speed with `transformers`, llama.cpp and the memory bandwidth.
 
     python -m tests.benchmarks.bench_limit                          # all models, about five minutes
-    python -m tests.benchmarks.bench_limit --models 135M --turns 9  # one of them
+    python -m tests.benchmarks.bench_limit --models 135M --turns 9  # only one model
 
-Batch 1, greedy, 128 tokens of context, the same weights for all, medians of runs that took turns. A machine
-may lend its processors to others: compare ratios of one run, not milliseconds of two. llama.cpp takes part
-where it is installed (`requirements.txt` beside this file). Not part of the test run.
+The taught model and its fast versions are measured. All programs run greedy decoding in turns, with the same
+weights, batch size 1 and 128 tokens of context. The tables have medians. Other processes may use the same
+processors. Therefore, compare ratios within one run of this benchmark, not milliseconds between two runs.
+llama.cpp is measured if it is installed (see `requirements.txt` in this folder). pytest does not run this
+benchmark.
 
-Prefill widens 16 and 8 bits to float32: bfloat16 products take a third less time, but logits are 1% off.
+In prefill, weights with 16 or 8 bits are converted to float32. Products in bfloat16 would take a third less
+time, but the logits would be off by 1%.
 """
 
 from __future__ import annotations
@@ -64,7 +67,7 @@ SHARES: dict[str, tuple[str, Any]] = {  # whose time ours is divided by ({}: of 
 
 
 class Ours:
-    """This project's model, or its fast twin; `run` and `play` as in `Llama`."""
+    """This project's model or a fast version of it. For `run` and `play`, see `Llama`."""
 
     def __init__(self, model: Transformer, bits: int) -> None:
         self.model, self.bits, self.cache = model, bits, StaticCache(model.config, max_len=LONGEST)
@@ -83,7 +86,7 @@ class Ours:
 
 
 class Theirs:
-    """A model of `transformers`, in float32; `run` and `play` as in `Llama`."""
+    """A `transformers` model in float32. For `run` and `play`, see `Llama`."""
 
     bits = 32
 
@@ -106,18 +109,22 @@ class Theirs:
         return np.diff(self.times).tolist(), out[0, prompt.shape[1] :].tolist()
 
     def put(self, tokens: Tensor) -> None:
-        """As a streamer of `transformers`: called with the prompt first, then with each token."""
+        """Record the time. `transformers` calls its streamer first with the prompt, then with each token."""
         self.times.append(time.perf_counter())
 
     def end(self) -> None:
-        """As a streamer of `transformers`: called at the end."""
+        """Do nothing. `transformers` calls this method of its streamer at the end of a reply."""
 
 
 Runner = Ours | Theirs | llama.Llama
 
 
 class Stream:
-    """Reads as many bytes as the weights have, once a token; the fastest of three ways: one may mislead."""
+    """A task that only reads `nbytes` bytes per token, which is the size of the weights.
+
+    Three PyTorch reductions read them, and the time of the fastest one is used, because a single one might be
+    slow for other reasons.
+    """
 
     def __init__(self, nbytes: int) -> None:
         numbers = torch.ones(nbytes // 4)
@@ -128,7 +135,10 @@ class Stream:
 
 
 def plain_model(name: str) -> Transformer | None:
-    """The model as it is taught; None for the published one where it cannot be had."""
+    """Return the model with this name, in its taught form.
+
+    If the published model is not on this machine and cannot be downloaded, return None.
+    """
     if name != REAL:
         return common.model_of(name)
     found = published.find_published()
@@ -137,7 +147,11 @@ def plain_model(name: str) -> Transformer | None:
 
 @contextmanager
 def runners_of(model: Transformer, threads: int) -> Iterator[dict[str, Runner]]:
-    """Ours, `transformers`, and llama.cpp with weights of each number of bits, where it is installed."""
+    """Provide the programs to compare, by name, inside the `with` block.
+
+    They are this project's model and its fast versions, `transformers`, and, if it is installed, llama.cpp
+    with 32, 16 and 8 bits per weight.
+    """
     library = llama.library()
     runners: dict[str, Runner] = {name: Ours(make(model), bits) for name, (bits, make) in OURS.items()}
     runners["transformers"] = Theirs(model)
@@ -151,9 +165,12 @@ def runners_of(model: Transformer, threads: int) -> Iterator[dict[str, Runner]]:
 
 
 def errors_of(runners: Mapping[str, Runner], prompt: Tensor) -> dict[str, float]:
-    """By what share of the largest logit each is off the first: in a prefill, a pass of some tokens, of one.
+    """Return each runner's largest error in the logits, relative to the largest logit of the first runner.
 
-    SystemExit where that is over its tolerance.
+    The logits are those of three passes: a prefill, a pass over a few tokens, and a pass over one token.
+
+    Raises:
+        SystemExit: an error is above its tolerance in TOLERANCE.
     """
     right, errors = None, {}
     for name, runner in runners.items():
@@ -168,7 +185,7 @@ def errors_of(runners: Mapping[str, Runner], prompt: Tensor) -> dict[str, float]
 
 
 def bench(name: str, model: Transformer, threads: int, turns: int) -> None:
-    """Print the tables of one model: ratios, and what they are made of."""
+    """Measure one model, and print two tables: the ratios of times, and the times themselves."""
     V, size, n = model.config.vocab_size, model.config.n_parameters, NEW_TOKENS[name]
     prompt = torch.randint(1, V, (1, PROMPT), generator=torch.Generator().manual_seed(0))
     with runners_of(model, threads) as runners:
@@ -185,12 +202,15 @@ def bench(name: str, model: Transformer, threads: int, turns: int) -> None:
 
 
 def threads_of(runner: Runner, threads: int) -> int:
-    """Return the threads that share a product of a decode step: a twin has its own number."""
+    """Return the number of threads that share each matrix product in a decode step.
+
+    A fast version of the model has a number of its own. All other programs use `threads`.
+    """
     return getattr(getattr(runner, "model", None), "threads", threads)
 
 
 def show_ratios(title: str, taken: Mapping[str, np.ndarray]) -> None:
-    """Print the times of ours as shares of others'."""
+    """Print the times of this project's models, divided by the times of the other programs."""
     rows = []
     for name, (bits, _) in OURS.items():
         rows.append([name])
@@ -204,7 +224,7 @@ def show_ratios(title: str, taken: Mapping[str, np.ndarray]) -> None:
 def show_times(
     taken: Mapping[str, np.ndarray], errors: Mapping[str, float], threads: Mapping[str, int]
 ) -> None:
-    """Print threads, milliseconds, and how far off the logits are."""
+    """Print each program's number of threads, times in milliseconds, and largest error in the logits."""
     rows = []
     for name, seconds in taken.items():
         step, low, high = (f"{ms:.2f}" for ms in np.percentile(1000 * seconds[STEPS], [50, 25, 75]))

@@ -1,16 +1,17 @@
-"""What a word costs in the page: the shipped model in node and in Chromium, beside Python's two paths.
+"""Measure the shipped model's time per token in Node.js and in Chromium, and compare it with Python.
 
     python -m tests.benchmarks.bench_live              # about two minutes
 
-One token behind 64, with the cache and without, and the 64 alone; medians. Without the cache 65 run: if
-each costs as much as the one, they take 65 times as long. Chromium runs the decoder in a Worker. Python reads
-the same rounded weights, on one thread. Compare ratios of one run: the load is printed. Not part of the test
-run.
+The first table has the median times of a prefill of 64 tokens, and of the next token with and without the
+cache. Without the cache, the pass runs 65 tokens. If each of these took as long as the one token with the
+cache, the pass would take 65 times as long. Chromium runs the decoder in a Worker. Python runs the taught
+model and its fast version, with the same rounded weights, on one thread. Compare ratios within one run of
+this benchmark; the load of the machine is printed. pytest does not run this benchmark.
 
-A second table is of the page as a reader meets it, on a phone's screen: opened from disk by a Chromium that
-has just been started, Enter at once. How long until a word is seen? How long is the longest frame while it
-writes, and in the first five seconds of a race? In slow motion the pause is shown longer than it was; with
-reduced motion nothing is slowed down.
+The second table is for a reader who opens the page from disk, on a phone's screen, in a newly started
+Chromium, and presses Enter at once. It has the time until the first word is shown, and the longest frames
+during the reply and during the first five seconds of a race. In slow motion, the pause is shown longer than
+it is. With reduced motion, nothing is slowed down.
 """
 
 from __future__ import annotations
@@ -83,7 +84,10 @@ Times = dict[str, list[float]]
 
 
 def node(*arguments: Any) -> str:
-    """Run a module that stands in an argument; return what it prints."""
+    """Run a JavaScript module in Node.js, and return its output.
+
+    The first argument is the source of the module. The others are its command-line arguments.
+    """
     command = [find_node() or "node", "--input-type=module", "-e", *map(str, arguments)]
     return subprocess.run(command, cwd=common.ROOT, capture_output=True, text=True, check=True).stdout
 
@@ -98,7 +102,10 @@ def in_chromium(turns: int) -> Times:
 
 
 def in_the_page(turns: int, motion: Literal["no-preference", "reduce"]) -> list[dict[str, Any]]:
-    """What a reader meets who opens the page, each time in a Chromium that has just been started."""
+    """Open the page `turns` times, each time in a new Chromium, and return the measurements of each turn.
+
+    They are the time until the first word is shown, and the durations of frames in the reply and the race.
+    """
     met = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "page.html"
@@ -116,14 +123,18 @@ def in_the_page(turns: int, motion: Literal["no-preference", "reduce"]) -> list[
 
 
 def met_by_a_reader(turns: int, motion: Literal["no-preference", "reduce"]) -> list[str]:
-    """The first word, and the longest frames of all turns, in milliseconds."""
+    """Return three times in milliseconds, as text, from several turns.
+
+    They are the median time until the first word, the longest frame during a reply, and the longest frame
+    during a race.
+    """
     met = in_the_page(turns, motion)
     frames = [max(max(one[what]) for one in met) for what in ("writing", "racing")]
     return [f"{ms:.0f}" for ms in (median(one["first"] for one in met), *frames)]
 
 
 def in_python(model: Transformer, turns: int) -> Times:
-    """The same tasks; a first turn, which compiles, is not counted."""
+    """Return the milliseconds of each task in Python. The first turn, which may compile code, is left out."""
     text = torch.arange(CONTEXT + 1)[None] * 37 % model.config.vocab_size
     taken: Times = {"prefill": [], "cached": [], "uncached": []}
 
@@ -141,7 +152,7 @@ def in_python(model: Transformer, turns: int) -> Times:
 
 
 def main() -> None:
-    """Measure all four and print one table, then one of the page."""
+    """Measure the four decoders, then the page, and print a table for each."""
     turns = common.options(__doc__, turns=5).turns
     model, _ = load_halved()
     measured = {

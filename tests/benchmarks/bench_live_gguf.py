@@ -1,8 +1,9 @@
-"""A published model in Chromium: 50 prompts of eight words held to Python's, words a second, memory.
+"""Run a published model in Chromium: compare its replies with Python's, and measure speed and memory.
 
-    python -m tests.benchmarks.bench_live_gguf        # some minutes; --prompts 5 takes fewer
+    python -m tests.benchmarks.bench_live_gguf        # some minutes; --prompts 5 runs only 5 prompts
 
-The file is that of `published.find_published()`, chosen as from a disk. Not part of the test run.
+There are 50 prompts, and each reply has eight tokens. The model file is that of `published.find_published()`,
+selected in a file input as a reader would. pytest does not run this benchmark.
 """
 
 from __future__ import annotations
@@ -53,12 +54,12 @@ WRITE["settings"] = {"temperature": 0, "seed": 0}
 
 
 def memory() -> int:
-    """Return the bytes that Chromium's processes have for themselves."""
+    """Return the memory in bytes that is used only by child processes, such as those of Chromium."""
     return sum(process.memory_full_info().uss for process in psutil.Process().children(recursive=True))
 
 
 def main() -> None:
-    """Print the three."""
+    """Print the number of equal replies, the tokens per second, and the memory in addition to the file."""
     prompts = PROMPTS[: common.options(__doc__, prompts=len(PROMPTS)).prompts]
     if (found := published.find_published()) is None:
         raise SystemExit("the published model cannot be had here")

@@ -1,11 +1,12 @@
-"""Serving many: our engine, plain and fast, beside `transformers`' continuous batching on the same requests.
+"""Compare the throughput of this project's engine with the continuous batching of `transformers`.
 
     python -m tests.benchmarks.bench_serving                  # both models, some minutes
     python -m tests.benchmarks.bench_serving --models shipped
 
-Greedy, float32, the same weights and requests for all, prompts of 16 to 64 tokens, replies of 32. Medians of
-runs that took turns, on a machine that should be idle. A second table has what pages cost. Not part of the
-test run.
+The engine runs the taught model and its fast versions. All use greedy decoding, the same weights and the same
+requests, with prompts of 16 to 64 tokens and replies of 32 tokens. They run in turns, and the tables have
+medians. The machine should be idle. A second table shows how much slower a decode step is with a paged cache.
+pytest does not run this benchmark.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ Prompts = list[list[int]]
 
 
 def prompts_of(model: Transformer, n: int) -> Prompts:
-    """Return n prompts from a seed, of unequal length."""
+    """Return n random prompts of 16 to 64 tokens. They are the same in each call."""
     rng, V = random.Random(0), model.config.vocab_size
     return [[rng.randrange(1, V) for _ in range(rng.randint(16, 64))] for _ in range(n)]
 
 
 def replies_of(model: Transformer, slots: int, prompts: Prompts) -> Prompts:
-    """Let our engine answer; nothing ends early."""
+    """Run the prompts in this project's engine, and return the replies. No reply ends before NEW tokens."""
     engine = Engine(model, slots, n_pages=POOL, page_size=PAGE, eos_ids=())
     for n, prompt in enumerate(prompts):
         engine.add(n, prompt, NEW)
@@ -47,7 +48,10 @@ def replies_of(model: Transformer, slots: int, prompts: Prompts) -> Prompts:
 
 
 def theirs(model: Any, slots: int, prompts: Prompts) -> Prompts:
-    """Let `transformers` answer, with the same pages and slots; its manager is kept from call to call."""
+    """Run the prompts in `transformers`, with the same pages and number of slots, and return the replies.
+
+    Its batching manager is kept between calls.
+    """
     config = ContinuousBatchingConfig(
         page_size=PAGE, num_blocks=POOL, max_batch_tokens=2048, max_requests_per_batch=slots
     )
@@ -59,7 +63,7 @@ def theirs(model: Any, slots: int, prompts: Prompts) -> Prompts:
 
 
 def bench_throughput(name: str, model: Transformer, turns: int) -> None:
-    """Print tokens a second by batch, and how many replies are the same, token for token."""
+    """Print the tokens per second for each batch size, and how many replies equal the plain model's."""
     other = common.theirs_of(model)
     models = {
         "plain": model,
@@ -84,7 +88,7 @@ def bench_throughput(name: str, model: Transformer, turns: int) -> None:
 
 
 def step_of(model: Transformer, cache: Any) -> Callable[[], Any]:
-    """Return a decode step behind 128 tokens, to be called again and again."""
+    """Return a function that runs a decode step with 128 cached tokens. It can be called repeatedly."""
     prefill(model, [1] * 128, cache)
 
     def step() -> None:
@@ -95,7 +99,10 @@ def step_of(model: Transformer, cache: Any) -> Callable[[], Any]:
 
 
 def bench_pages(name: str, model: Transformer, turns: int) -> None:
-    """Print a token's time over pages as a share of that over rows laid out, batch 1."""
+    """Print the times of a decode step with a static and with a paged cache, and their ratio.
+
+    The batch size is 1.
+    """
     rows = []
     for way, its in {"plain": model, "fast": speed_up(model)}.items():
         caches = {kind.__name__: kind(model.config, 1, 256) for kind in (StaticCache, PagedCache)}

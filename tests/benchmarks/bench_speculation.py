@@ -1,12 +1,14 @@
-"""Speculation: words a pass and speed-up at k = 1 … 8, beside `transformers`.
+"""Measure tokens per pass and speed-up of speculative decoding, and compare them with `transformers`.
 
     python -m tests.benchmarks.bench_speculation             # about four minutes
     python -m tests.benchmarks.bench_speculation --diaries 4 # fewer diaries
 
-The shipped model, greedy, 40 tokens behind the first 12 words of held-out diaries, the model as it is and its
-fast twin. Drafts by look-up in the text and by the model's first layer; theirs by `prompt_lookup_num_tokens`
-and by an assistant of one layer with our weights. All texts must be those of `generate`, or it stops. A
-speed-up is over word by word on the same path. Not part of the test run.
+The shipped model and its fast version continue the first 12 words of held-out diaries by 40 tokens, with
+greedy decoding. Each round drafts up to k tokens, for k = 1 … 8. This project drafts by prompt look-up or
+with the model's first layer. `transformers` drafts with `prompt_lookup_num_tokens`, or with an assistant
+model that has one layer with the same weights. All replies must be equal to those of `generate`; otherwise
+the benchmark stops. The speed-up is relative to the same model without speculation. pytest does not run this
+benchmark.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ Way = Callable[[Text, int], tuple[Text, int]]  # a prompt and k (0: word by word
 
 
 def our_way(model: Transformer, drafter: Drafter) -> Way:
-    """Return how we write a reply."""
+    """Return a function that generates a reply with this project's model; see `Way`."""
 
     def write(prompt: Text, k: int) -> tuple[Text, int]:
         if k == 0:
@@ -44,7 +46,10 @@ def our_way(model: Transformer, drafter: Drafter) -> Way:
 
 
 def their_way(plain: Transformer, assisted: bool) -> Way:
-    """Return how `transformers` writes a reply."""
+    """Return a function that generates a reply with `transformers`; see `Way`.
+
+    If `assisted` is true, an assistant model with one layer drafts tokens. Otherwise prompt look-up does.
+    """
     model, draft = common.theirs_of(plain), None
     if assisted:
         draft = common.theirs_of(plain, num_hidden_layers=1)
@@ -68,7 +73,13 @@ def their_way(plain: Transformer, assisted: bool) -> Way:
 
 
 def words_a_pass(name: str, way: Way, prompts: list[Text], replies: list[Text]) -> list[str]:
-    """Return words a pass at each k, the prefill and its word aside; SystemExit where a text is another."""
+    """Return a table row: `name`, then the tokens per pass without speculation and for each k.
+
+    The prefill and the token that it gives are left out of the average.
+
+    Raises:
+        SystemExit: a reply differs from the one in `replies`.
+    """
     row = [name]
     for k in (0, *KS):
         output = [way(prompt, k) for prompt in prompts]
@@ -79,7 +90,11 @@ def words_a_pass(name: str, way: Way, prompts: list[Text], replies: list[Text]) 
 
 
 def seconds_by_k(ways: Mapping[str, Way], prompts: list[Text], turns: int) -> dict[str, list[float]]:
-    """Let all write the replies in turns, at each k; return seconds, word by word first."""
+    """Run all prompts with each way and each k, in turns, and return the median times in seconds.
+
+    There is a list for each way, by its name. Its first time is without speculation, and the others are for
+    the values of k.
+    """
 
     def all_of(way: Way, k: int) -> None:
         for prompt in prompts:

@@ -1,4 +1,4 @@
-"""What the benchmarks share: models, `transformers` with the same weights, options, tables."""
+"""Functions that the benchmarks share: models, `transformers` models, command-line options and tables."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ transformers.logging.disable_progress_bar()
 
 
 def model_of(name: str) -> Transformer:
-    """A model of this size: trained weights in the smallest, else random ones from a seed."""
+    """Return the shipped model, or a model from CONFIGS with random weights, always from the same seed."""
     torch.manual_seed(0)
     model = shipped.load_shipped()[0] if name == "shipped" else Transformer(CONFIGS[name])
     return model.eval().requires_grad_(False)
 
 
 def theirs_of(model: Transformer, **settings: Any) -> Any:
-    """The same weights in `transformers`, in float32; it does not stop before it is told to."""
+    """Return a `transformers` model with the same weights, in float32.
+
+    It has no end-of-sequence token, so its replies always have the requested length.
+    """
     load: Any = transformers.AutoModelForCausalLM.from_pretrained
     with tempfile.TemporaryDirectory() as folder:
         checkpoints.save(model, folder)
@@ -42,7 +45,13 @@ def theirs_of(model: Transformer, **settings: Any) -> Any:
 
 
 def options(doc: str | None, threads: int = 1, **more: int | dict[str, Any]) -> argparse.Namespace:
-    """Read the command line: --threads, which PyTorch gets, and more options, numbers by their default."""
+    """Parse the command line, set PyTorch's number of threads, and print the conditions.
+
+    Args:
+        doc: the benchmark's docstring; its first line is the description.
+        threads: the default of the option --threads.
+        more: further options by name, each with its integer default or with arguments for `add_argument`.
+    """
     parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
     parser.add_argument("--threads", type=int, default=threads, help="of PyTorch")
     for name, settings in more.items():
@@ -56,13 +65,13 @@ def options(doc: str | None, threads: int = 1, **more: int | dict[str, Any]) -> 
 
 
 def conditions() -> str:
-    """PyTorch's threads, and how busy the machine was in the last minute, in processors."""
+    """Return a text with PyTorch's number of threads and the machine's load average over the last minute."""
     load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
     return f"threads: {torch.get_num_threads()}, load {load}"
 
 
 def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print a table, its first column to the left and the others to the right."""
+    """Print a table. The first column is aligned to the left, and the other columns to the right."""
     cells = [[str(cell) for cell in row] for row in (heads, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     print(f"\n{title}; {conditions()}")

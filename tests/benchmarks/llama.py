@@ -1,4 +1,4 @@
-"""llama.cpp through its C interface, on a GGUF file: Python's overhead is one call a pass."""
+"""Run llama.cpp on a GGUF file through its C interface, with only one call from Python per pass."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUIET = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(l
 
 
 def library() -> Any | None:
-    """Return llama.cpp's functions; None where `llama-cpp-python` is not installed."""
+    """Return the module with llama.cpp's C functions, or None if `llama-cpp-python` is not installed."""
     try:
         llama = importlib.import_module("llama_cpp.llama_cpp")
     except ImportError:
@@ -27,12 +27,16 @@ def library() -> Any | None:
 
 
 class Llama:
-    """A model of a GGUF file, with one sequence in its cache; what is not said here is llama.cpp's default.
+    """A model from a GGUF file in llama.cpp, with one sequence in its KV cache.
+
+    All other settings have llama.cpp's defaults.
 
     Args:
-        llama: `library()`.
-        path, bits: the file, and the bits of a weight in it.
-        threads, max_len: cores that it may use; rows of its cache, which has 16 bits an element by default.
+        llama: the result of `library()`.
+        path: the GGUF file.
+        bits: bits per weight in the file.
+        threads: number of threads.
+        max_len: maximum number of cached tokens. By default, llama.cpp stores keys and values with 16 bits.
     """
 
     def __init__(self, llama: Any, path: Path, bits: int, threads: int, max_len: int) -> None:
@@ -46,7 +50,11 @@ class Llama:
         self.vocab_size = llama.llama_vocab_n_tokens(llama.llama_model_get_vocab(self.model))
 
     def run(self, tokens: Tensor, keep: int, every: bool = False) -> np.ndarray:
-        """Forget all rows but `keep`, run ids (1, T); logits of the last, (1, V), or of every one."""
+        """Run token ids of shape (1, T), and return the last token's logits, of shape (1, V).
+
+        If `every` is true, the logits of all tokens are returned, of shape (T, V). Before the pass, all
+        cached tokens except the first `keep` are removed.
+        """
         llama, T = self.llama, tokens.shape[1]
         llama.llama_memory_seq_rm(llama.llama_get_memory(self.context), 0, keep, -1)
         ids = (ctypes.c_int32 * T)(*tokens[0].tolist())  # a name of its own: the batch does not keep it
@@ -58,7 +66,10 @@ class Llama:
         return np.ctypeslib.as_array(logits, (T if every else 1, self.vocab_size))
 
     def play(self, prompt: Tensor, n: int) -> tuple[list[float], list[int]]:
-        """Generate greedily: seconds of each token, the prompt's pass first, and the ids."""
+        """Generate `n` tokens greedily. Return the seconds per token and the token ids.
+
+        The first time is that of the prefill.
+        """
         times, output, tokens, keep = [time.perf_counter()], [], prompt, 0
         for _ in range(n):
             output.append(int(self.run(tokens, keep)[-1].argmax()))

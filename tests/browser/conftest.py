@@ -1,11 +1,11 @@
-"""Fixtures of the browser tests: one JupyterLab and one Chromium, a fresh page or notebook for each test.
+"""Fixtures for the browser tests, which share one JupyterLab and one Chromium. Each test gets a new page.
 
     def test_something(lab, page):
         open_notebook(page, lab, lab.put(ROOT / "notebooks/00_start_here.ipynb"))
         run_all(page)
 
-The fixture `problems` lists the console errors and uncaught exceptions of the page so far, but for
-those by which JupyterLab itself tells that a kernel went away before it had answered.
+The fixture `problems` lists the page's console errors and uncaught exceptions so far. Errors with which
+JupyterLab reports that a kernel was stopped before it answered are left out.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ LOST_KERNEL = re.compile(
 # and the notebooks' kernels that nbval drives from the same worker would not start.
 @pytest.fixture(scope="package")
 def lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A running JupyterLab on an empty folder."""
+    """A running JupyterLab server whose root folder is empty at first."""
     server = Lab(tmp_path_factory.mktemp("lab"))
     yield server
     server.stop()
@@ -63,20 +63,23 @@ def browser(chromium: str) -> Iterator[Browser]:
 
 @pytest.fixture
 def context_options() -> dict[str, Any]:
-    """Options of the page's browser context; parametrise or override it for another viewport."""
+    """The options for the page's browser context. A test can override the fixture to change the viewport."""
     return {"viewport": {"width": 1200, "height": 900}}
 
 
 @pytest.fixture
 def context(browser: Browser, context_options: dict[str, Any]) -> Iterator[BrowserContext]:
-    """A browser context of its own for each test."""
+    """A new browser context for each test."""
     context = browser.new_context(**context_options)
     yield context
     context.close()
 
 
 def page_of(view: View) -> str:
-    """A page with this view as `save_html` makes it, but for its picture, which is drawn in half a second."""
+    """Return the HTML page that `save_html` makes for a view, but without the view's picture.
+
+    To draw the picture would take half a second.
+    """
     files = [view.file] if view.file else []
     shown = {"view0": ViewData(view.data, front_end_options(view))}
     return assemble_page("A view", '<div class="view" id="view0"></div>', shown, files=files)
@@ -84,7 +87,7 @@ def page_of(view: View) -> str:
 
 @pytest.fixture(scope="package")
 def published() -> dict[str, str]:
-    """The page to send, the gallery, and pages without a view of their own, by their files' names."""
+    """The HTML of the main page, the gallery's pages and pages without views, by file name."""
     from tools import film_page, handout, site, teaching  # with all that is published
 
     diary = load_diary()
@@ -102,10 +105,11 @@ def published() -> dict[str, str]:
 
 @pytest.fixture
 def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
-    """Open a view, or the page with this text or address, in a browser context with these options.
+    """A function that opens a view, an HTML text or a URL in a new browser context, and returns the page.
 
-    It is opened from disk and offline. All that the console says, but for what is `allowed`, dialogs, and
-    pages that at the end scroll sideways, are failures.
+    Views and HTML texts are opened from disk, offline. At its end, the test fails if there was a console
+    message that does not match `allowed`, an uncaught exception or a dialog, or if a page can be scrolled
+    horizontally.
     """
     found: list[str] = []
     pages: list[Page] = []
@@ -146,16 +150,17 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
 
 @pytest.fixture(scope="package")
 def desk(browser: Browser) -> Iterator[Page]:
-    """The page in which the tests have JupyterLab: to load it costs more than to use it."""
+    """The page in which all tests use JupyterLab. They share it because JupyterLab takes long to load."""
     with browser.new_context() as context:
         yield context.new_page()
 
 
 @pytest.fixture
 def page(request: pytest.FixtureRequest, context_options: dict[str, Any]) -> Iterator[Page]:
-    """A fresh page; where a test asks for the lab, that of its file, with nothing open.
+    """A new page. If the test uses the fixture `lab`, this is the shared page `desk`, with no notebook open.
 
-    It is left where a kernel was lost: what JupyterLab says of its widgets may come late.
+    After a test in which a kernel was shut down, the page leaves JupyterLab, because JupyterLab's messages
+    about the kernel's widgets may be late.
     """
     if "lab" not in request.fixturenames:
         yield request.getfixturevalue("context").new_page()
@@ -173,7 +178,7 @@ def page(request: pytest.FixtureRequest, context_options: dict[str, Any]) -> Ite
 
 @pytest.fixture
 def problems(page: Page) -> Iterator[list[str]]:
-    """Console errors and uncaught exceptions of the page so far; a test may clear the list."""
+    """The page's console errors and uncaught exceptions so far. A test may clear the list."""
     found: list[str] = []
 
     def note(text: str) -> None:

@@ -1,4 +1,4 @@
-"""A JupyterLab for the tests: a server with throw-away settings, and what a reader does in its page."""
+"""A JupyterLab server with temporary settings for the tests, and functions that operate JupyterLab's page."""
 
 from __future__ import annotations
 
@@ -31,9 +31,13 @@ WRONG_OUTPUT = (
 
 
 class Lab:
-    """A JupyterLab server on the folder `home`/root, with settings, kernels and trust of its own.
+    """A JupyterLab server with the root folder `home`/root, and with separate settings and trusted notebooks.
 
-    It starts in that folder, with these arguments, and shows no reader's browser.
+    It does not open a browser.
+
+    Args:
+        home: the folder for the root folder, the settings and the log.
+        arguments: command-line arguments for JupyterLab.
     """
 
     def __init__(self, home: Path, arguments: Sequence[str] = ("--no-browser",)) -> None:
@@ -90,14 +94,17 @@ class Lab:
             self._process.wait(30)
 
     def put(self, notebook: Path) -> str:
-        """Copy a notebook into the server's folder, each time into a new one; return its path there."""
+        """Copy a notebook to a new subfolder of the root folder, and return its path relative to the root."""
         folder = self.root / str(next(self._numbers))
         folder.mkdir()
         shutil.copy(notebook, folder)
         return f"{folder.name}/{notebook.name}"
 
     def write(self, *cells: str, name: str = "made.ipynb") -> str:
-        """Make a notebook of these code cells in the server's folder; return its path there."""
+        """Write a notebook with these code cells to a new subfolder of the root folder.
+
+        Return its path relative to the root.
+        """
         book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
         book.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
         folder = self.root / str(next(self._numbers))
@@ -106,7 +113,7 @@ class Lab:
         return f"{folder.name}/{name}"
 
     def shut_down_kernels(self) -> None:
-        """Shut down every kernel, as a restart of the machine would."""
+        """Shut down all kernels, as when the machine is restarted."""
         self.lost = True
         with urllib.request.urlopen(self.url + "/api/kernels") as answer:
             kernels = json.load(answer)
@@ -116,9 +123,14 @@ class Lab:
 
 
 def open_notebook(page: Page, lab: Lab, notebook: str, *, dark: bool = False, anew: bool = False) -> None:
-    """Open a notebook (a path that `put` or `write` returned) and wait until its kernel answers.
+    """Open a notebook, and wait until its kernel answers.
 
-    JupyterLab is loaded if the page has it not, or anew.
+    Args:
+        page: the page. JupyterLab is loaded if it is not open there.
+        lab: the server.
+        notebook: the path of the notebook, as `put` or `write` returned it.
+        dark: whether to use JupyterLab's dark theme.
+        anew: whether to load JupyterLab even if it is open.
     """
     if anew or not page.url.startswith(lab.url):
         page.goto(f"{lab.url}/lab/tree/{notebook}?reset")
@@ -148,7 +160,7 @@ def open_notebook(page: Page, lab: Lab, notebook: str, *, dark: bool = False, an
 
 
 def run_all(page: Page, seconds: float = 120) -> None:
-    """Run all cells of the open notebook and wait for the last."""
+    """Run all cells of the open notebook, and wait until the last one is done."""
     page.evaluate(  # not awaited here: a long evaluate would time out
         """() => {
           const done = () => { window.ranAll = true; };
@@ -165,7 +177,10 @@ def save(page: Page) -> None:
 
 
 def reopen(page: Page, lab: Lab, notebook: str, *, restarted: bool) -> None:
-    """Save the open notebook and load the page again, with its kernel alive or after a restart."""
+    """Save the open notebook, and load JupyterLab again.
+
+    If `restarted` is true, all kernels are shut down before. Otherwise the notebook keeps its kernel.
+    """
     save(page)
     if restarted:
         lab.shut_down_kernels()
@@ -173,7 +188,7 @@ def reopen(page: Page, lab: Lab, notebook: str, *, restarted: bool) -> None:
 
 
 def close_all(page: Page) -> None:
-    """Close what is open, unsaved; where JupyterLab asks something, leave it."""
+    """Close all open documents without saving them. If JupyterLab shows a dialog, leave its page instead."""
     page.evaluate(
         """() => {
           if (document.querySelector('.jp-Dialog')) return location.assign('about:blank');
@@ -186,5 +201,5 @@ def close_all(page: Page) -> None:
 
 
 def wrong_outputs(page: Page) -> list[str]:
-    """Texts of the error and stderr outputs in the open notebook."""
+    """Return the texts of the error and stderr outputs in the open notebook."""
     return page.locator(WRONG_OUTPUT).all_inner_texts()

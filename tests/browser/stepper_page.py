@@ -1,4 +1,4 @@
-"""Reads a stepper's page back, state by state, and holds it against what it should show."""
+"""Compare what a stepper's page shows in each of its states with what it must show."""
 
 from __future__ import annotations
 
@@ -110,18 +110,21 @@ WALK = f"""(steps) => {{
 
 
 def read(page: Page) -> dict[str, Any]:
-    """What the page shows now."""
+    """Return what the page shows now; see READ."""
     return page.evaluate(READ)
 
 
 def grid(shown: dict[str, Any], size: int) -> list[list[str]]:
-    """The grid on the page in the oracle's symbols."""
+    """Return the marks of the page's grid, as in `expected_marks`."""
     marks = {key: text or SIGNS[kind] for key, (kind, text, *_) in shown["cells"].items() if kind != "coming"}
     return [[marks.get(f"{i}.{j}", "") for j in range(size)] for i in range(size)]
 
 
 def worked_out(trace: Trace, looks: list[Look]) -> list[dict[str, Any]]:
-    """What the front end's pure modules make of each look, with heads and lines; see tests/js/shown.mjs."""
+    """Run the front end's modules in Node.js, without a page, and return what they compute for each look.
+
+    The result includes all selectable heads and rows; see tests/js/shown.mjs.
+    """
     node = find_node() or lacking("no node here: playwright's wheel has one")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
@@ -133,7 +136,15 @@ def worked_out(trace: Trace, looks: list[Look]) -> list[dict[str, Any]]:
 
 
 def walk(page: Page, trace: Trace, looks: list[Look], theme: str, lab: bool) -> None:
-    """Turn the page to each look, with every head and every line, and hold it against what it has to show."""
+    """Set the page to each look, with each head and each row, and check what it shows.
+
+    Args:
+        page: the page with the stepper.
+        trace: the trace that it shows.
+        looks: the runs, passes and layers to select.
+        theme: "light", or another theme, in which only every third combination is checked.
+        lab: whether the page shows the lab.
+    """
     for look, want in zip(looks, worked_out(trace, looks), strict=True):
         name, index, layer = look
         names = dict(zip(want["heads"], want["names"], strict=True))
@@ -162,7 +173,16 @@ def check(
     seen: dict[str, Any],
     step: dict[str, Any],
 ) -> None:
-    """What the page shows at a state is what it has to."""
+    """Assert that the page shows what it must show in one state.
+
+    Args:
+        shown: what the page shows.
+        trace: the trace.
+        look: the selected run, pass and layer.
+        want: what the front end's modules compute for this look.
+        seen: what they compute for the selected head and row.
+        step: the settings of the page's controls.
+    """
     name, index, layer = look
     run, columns = trace.run(name), want["columns"]
     recorded = trace.recorded
@@ -204,7 +224,7 @@ def check_ribbon(shown: dict[str, Any], want: dict[str, Any], seen: dict[str, An
 
 
 def check_grid(shown: dict[str, Any], want: dict[str, Any], seen: dict[str, Any], columns: int) -> None:
-    """Marks, and squares whose area is the weight's share of the cell."""
+    """Check the grid's marks, and its squares, whose area is the attention weight's share of the cell."""
     marks = {f"{i}.{j}": mark for i, row in enumerate(want["marks"]) for j, mark in enumerate(row) if mark}
     if columns > DIGITS:
         marks = {key: mark for key, mark in marks.items() if mark != "×"}
@@ -231,7 +251,7 @@ def check_grid(shown: dict[str, Any], want: dict[str, Any], seen: dict[str, Any]
 
 
 def check_rows(shown: dict[str, Any], trace: Trace, want: dict[str, Any], layer: int, lab: bool) -> None:
-    """K and V: what happens to each token's, and what it holds."""
+    """Check the state and the values of each token's K and V, and the labels of the rows."""
     kept = next((v for v in trace.values or [] if v.layer == layer), None)
     for kind in "kv":
         for j, (state, text) in enumerate(shown[kind]):
@@ -247,7 +267,7 @@ def check_rows(shown: dict[str, Any], trace: Trace, want: dict[str, Any], layer:
 
 
 def check_lines(shown: dict[str, Any], want: dict[str, Any], seen: dict[str, Any], columns: int) -> None:
-    """The weights of the chosen row, by head and column, and what they sum up to."""
+    """Check the attention weights of the selected row, for each head and column, and the sums per head."""
     row, lines = seen["row"], seen["lines"]
     assert shown["caption"].startswith(f"attention weights of {want['tokens'][row][0]}")
     assert ("thrown away" in shown["caption"]) == (row not in want["live"])
@@ -274,7 +294,10 @@ def check_lines(shown: dict[str, Any], want: dict[str, Any], seen: dict[str, Any
 
 
 def check_beside(shown: dict[str, Any], trace: Trace, want: dict[str, Any], seen: dict[str, Any]) -> None:
-    """Contexts, targets, candidates, notes, work: what stands beside the board or under it."""
+    """Check what the page shows next to the grid and below it.
+
+    These are the contexts, targets, candidates, the note on KV entries, and the work of the pass.
+    """
     if shown["contexts"]:
         found = {f"{q}.{h}": text for q, all_ in seen["contexts"].items() for h, text in enumerate(all_)}
         assert shown["contexts"] == found
@@ -316,7 +339,7 @@ def check_work(shown: dict[str, Any], trace: Trace, want: dict[str, Any]) -> Non
 
 
 def check_next(shown: dict[str, Any], want: dict[str, Any], seen: dict[str, Any]) -> None:
-    """The candidates, at most eight, the chosen one among them."""
+    """Check the candidates for the next token, with their probabilities and the chosen one."""
     out = seen["out"]
     if out is None:
         assert shown["candidates"] == []
