@@ -1,4 +1,4 @@
-"""Notebook 19, two machines: published runs on several cards, figures, and an exercise."""
+"""The figures and the exercise of notebook 19, two machines, and published runs on several cards."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from helpers.cost.models import CARDS, MODELS
 from helpers.cost.step import step_time
 from helpers.drawing.canvas import Picture, Sheet
 
-# Tokens per second for one user in 16 bits, by the number of A100s (limited to 330 W) that share each layer.
-# Source: https://github.com/meta-pytorch/gpt-fast (README of 2024). Its tp.py keeps the whole LM head on each
-# card.
+# Tokens per second for one user in 16 bits, by the number of A100s that share each layer. Each A100 is
+# limited to 330 W. Source: https://github.com/meta-pytorch/gpt-fast (README of 2024). Its tp.py keeps the
+# whole LM head on each card.
 TOKENS_PER_SECOND = {
     "Llama-2-7B": {1: 104.9, 2: 168.84, 4: 254.02, 8: 328.43},
     "Llama-3.1-8B": {1: 93.83, 2: 149.10, 4: 217.21, 8: 276.01},
@@ -27,15 +27,16 @@ REACHED_BANDWIDTH = 1.7e12  # the highest bandwidth that its authors reached, in
 def step_times_by_cards(
     other_seconds: float, all_reduce_seconds: float
 ) -> dict[str, tuple[dict[str, tuple[float, float]], float]]:
-    """Return the decode steps of the published runs, as `plots.waterfall` draws them.
+    """Return the decode steps of the published runs, as bars for `plots.waterfall`.
 
     Args:
-        other_seconds: seconds of a step that are not spent on reading, the same for any number of cards.
-        all_reduce_seconds: seconds of one all-reduce.
+        other_seconds: seconds of a step in which nothing is read from memory and no all-reduce runs. They are
+            the same for any number of cards.
+        all_reduce_seconds: seconds that one all-reduce takes.
 
     Returns:
-        From the model and number of cards to the start and end of each part of a step, computed by the
-        equation, and the published time of a step, all in milliseconds.
+        For each model and number of cards, a pair: the start and end of each part of a step, as computed, and
+        the published time of the step. All times are in milliseconds.
     """
     card, bars = CARDS["A100"], {}
     reached = REACHED_BANDWIDTH / card.bytes_per_second
@@ -54,11 +55,13 @@ def step_times_by_cards(
 
 
 def column_and_row_split(n_in: int, inner_sizes: Mapping[tuple[str, str], int]) -> Picture:
-    """Draw how two ranks share pairs of matrices: the first is split by columns, the second by rows.
+    """Draw how two ranks share pairs of matrices.
+
+    In each pair, the first matrix is split by columns and the second by rows.
 
     Args:
-        n_in: input size of the first matrix of each pair and output size of the second.
-        inner_sizes: from the names of the two matrices of each pair to the size between them.
+        n_in: number of input channels of the first matrix in each pair, and of output channels of the second.
+        inner_sizes: maps the names of the two matrices in each pair to the number of channels between them.
     """
 
     def draw(sheet: Sheet) -> None:
@@ -95,14 +98,14 @@ def column_and_row_split(n_in: int, inner_sizes: Mapping[tuple[str, str], int]) 
 
 
 def contexts_and_logsumexp(scores: list[float]) -> tuple[Tensor, Tensor]:
-    """Return the contexts of two heads over the same rows, and the logsumexp of each head's scores.
+    """Return the contexts of two heads over the same values, and the logsumexp of each head's scores.
 
     Args:
-        scores: the first head's score of each row, up to four. The second head's scores are these in reverse
-            order, halved.
+        scores: the first head's score of each token, for at most four tokens. The second head's scores are
+            the halves of these in reverse order.
 
     Returns:
-        Contexts, (2, 2), and logsumexps, (2,).
+        The contexts, of shape (2, 2), and the logsumexps, of shape (2,).
     """
     s = torch.tensor([scores, [score / 2 for score in scores[::-1]]], dtype=torch.float64)
     rows = torch.tensor([[10.0, 1], [20, 2], [1, 3], [5, 4]], dtype=torch.float64)[: len(scores)]
@@ -110,11 +113,11 @@ def contexts_and_logsumexp(scores: list[float]) -> tuple[Tensor, Tensor]:
 
 
 def merge_case(label: str, scores_1: list[float], scores_2: list[float], failure_hint: str = "") -> Case:
-    """Return a `Case` that tests `merge` on rows split into two parts.
+    """Return a `Case` that tests `merge` on KV entries that are split into two parts.
 
     Args:
-        label: the parts in words, to complete "merge for …".
-        scores_1, scores_2: the first head's scores of the rows in each part, as in `contexts_and_logsumexp`.
+        label: description of the parts, which completes "merge for …".
+        scores_1, scores_2: the first head's scores for each part, as in `contexts_and_logsumexp`.
         failure_hint: as in `Case`.
     """
     return Case(
@@ -125,10 +128,11 @@ def merge_case(label: str, scores_1: list[float], scores_2: list[float], failure
 
 
 def merge_weighted_by(weights: Callable[[Tensor, Tensor], Any]) -> Callable[..., Any]:
-    """Return a `merge` function that weights the contexts of its two parts.
+    """Return a version of `merge` that returns a weighted sum of the two parts' contexts.
 
     Args:
-        weights: function from the logsumexps of the two parts, (H,) each, to the weights of the two parts.
+        weights: function that takes the logsumexps of the two parts, each of shape (H,), and returns the
+            weights of the two parts.
     """
     return lambda o1, a, o2, b: sum(w[:, None] * o for w, o in zip(weights(a, b), (o1, o2), strict=True))
 
@@ -160,10 +164,10 @@ merge = Exercise(
 
 
 def prefill_handover(words: Sequence[str], n_prompt_tokens: int) -> Picture:
-    """Draw what a rank that processes a prompt sends to the rank that continues the reply.
+    """Draw what the rank that processes a prompt sends to the rank that generates the reply.
 
     Args:
-        words: the words of the reply, of which the first rank generates the first.
+        words: the words of the reply. The rank that processes the prompt generates the first of them.
         n_prompt_tokens: number of tokens in the prompt.
     """
     cargo = [
@@ -197,12 +201,12 @@ def prefill_handover(words: Sequence[str], n_prompt_tokens: int) -> Picture:
 
 
 def entries_on_two_ranks(n_tokens: int) -> Picture:
-    """Draw what two ranks store if the rows of alternate tokens are on different ranks.
+    """Draw what two ranks store if each of them stores the KV entries of every second token.
 
-    Both ranks store everything else.
+    Each rank stores a complete copy of everything else.
 
     Args:
-        n_tokens: number of tokens.
+        n_tokens: number of tokens in the text.
     """
 
     def draw(sheet: Sheet) -> None:
@@ -237,13 +241,13 @@ def entries_on_two_ranks(n_tokens: int) -> Picture:
 
 
 def _whole(sheet: Sheet, x: float, y: float, width: float, name: str) -> None:
-    """Draw a labelled box for a part of the model that each rank stores in full."""
+    """Draw a labelled box for a part of the model of which each rank stores a complete copy."""
     sheet.box(x, y, width, 30, fill="panel", edge="line")
     sheet.note(x + width / 2, y + 15, name, at="center")
 
 
 def _rows(sheet: Sheet, x: float, y: float, width: float, high: float, held: Sequence[bool]) -> None:
-    """Draw the rows of tokens side by side, filled where `held` is True."""
+    """Draw the KV entries of tokens side by side. Those for which `held` is True are filled."""
     pitch = width / len(held)
     for n, own in enumerate(held):
         fill, edge = ("value fill", "value") if own else ("none", "line")

@@ -1,4 +1,4 @@
-"""Notebook 20, a fleet: the search for the smallest fleet, and its figure."""
+"""The simulations and the figure of notebook 20, a fleet, with a search for the smallest fleet."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from helpers.drawing.words import printable
 from helpers.plots.measured import set_log_scale
 from helpers.serve import fleet
 
-BUDGETS, WHOLE_PROMPT_BUDGET = (256, 512, 1024), 10**6  # tokens per step; a budget that any prompt fits into
-MIN_REPLY_CARDS = 4  # minimum number of cards for replies; with fewer, those in the notebook are overloaded
+BUDGETS, WHOLE_PROMPT_BUDGET = (256, 512, 1024), 10**6  # tokens per step; the last fits any prompt
+MIN_REPLY_CARDS = 4  # minimum number of cards for replies; fewer are overloaded in the notebook
 
 
 class SimulatedFleet(NamedTuple):
-    """A fleet that was simulated, and its 99th-percentile waits.
+    """A fleet that was simulated, with the 99th percentiles of two waits over all requests.
 
     Attributes:
         n_cards: number of cards.
-        usage: how the cards are used, such as "512 tokens" (the budget) or "6 + 4" (for prompts, for
-            replies).
-        first_word_ms: wait for the first word, in milliseconds.
-        gap_ms: longest wait between two words of a reply, in milliseconds.
+        usage: how the cards are used, such as "512 tokens" (the token budget of each card) or "6 + 4" (6
+            cards for prompts and 4 for replies).
+        first_word_ms: 99th percentile of the wait for the first word, in milliseconds.
+        gap_ms: 99th percentile of the longest wait between two words of a reply, in milliseconds.
     """
 
     n_cards: int
@@ -35,11 +35,11 @@ class SimulatedFleet(NamedTuple):
 
 
 def summarize_fleet(n_cards: int, usage: str, times: list[fleet.RequestTimes]) -> SimulatedFleet:
-    """Return a fleet with the 99th percentiles of the waits of its requests.
+    """Compute the 99th percentiles of a fleet's waits.
 
     Args:
         n_cards, usage: as in `SimulatedFleet`.
-        times: the times of each request.
+        times: the times of each request that the fleet served.
     """
     first, gap = fleet.p99_waits(times)
     return SimulatedFleet(n_cards, usage, first, gap)
@@ -48,7 +48,10 @@ def summarize_fleet(n_cards: int, usage: str, times: list[fleet.RequestTimes]) -
 def simulate_chunked(
     machine: fleet.Machine, arrivals: fleet.Arrivals, n_cards: int, budgets: Sequence[int] = BUDGETS
 ) -> list[SimulatedFleet]:
-    """Simulate cards that each run prompts in chunks together with replies, once for each token budget."""
+    """Simulate a fleet whose cards each process prompts, in chunks, together with replies.
+
+    There is one simulation per token budget.
+    """
     return [
         summarize_fleet(
             n_cards,
@@ -62,9 +65,10 @@ def simulate_chunked(
 def simulate_disaggregated(
     machine: fleet.Machine, arrivals: fleet.Arrivals, n_cards: int
 ) -> list[SimulatedFleet]:
-    """Simulate each way to divide cards between prompts and replies.
+    """Simulate a fleet in which some cards process only prompts and the others generate only replies.
 
-    At least half of the cards are for prompts, and at least `MIN_REPLY_CARDS` cards are for replies.
+    There is one simulation for each way to divide the cards. At least half of them process prompts, and at
+    least MIN_REPLY_CARDS generate replies.
     """
     return [
         summarize_fleet(
@@ -82,21 +86,22 @@ def smallest_fleet(
     max_first_word_ms: float,
     max_gap_ms: float,
 ) -> SimulatedFleet:
-    """Return the smallest fleet whose two waits are within their limits.
+    """Return the fleet with the fewest cards whose two waits are within their limits.
 
-    Of several such fleets of the same size, return that with the shortest wait for the first word.
+    If there are several such fleets with equally many cards, return the one with the shortest wait for the
+    first word.
 
     Args:
         simulate: `simulate_chunked` or `simulate_disaggregated`.
         machine: one card of the fleet.
         arrivals: the requests and their arrival times.
-        min_cards: the number of cards to try first.
-        max_first_word_ms: longest wait for the first word that is allowed, in milliseconds.
-        max_gap_ms: longest wait between two words that is allowed, in milliseconds.
+        min_cards: number of cards in the first fleet to simulate.
+        max_first_word_ms: limit on the wait for the first word, in milliseconds.
+        max_gap_ms: limit on the longest wait between two words, in milliseconds.
 
     Raises:
-        ValueError: no number of cards is enough. Even requests so far apart that they never wait for each
-            other exceed the limits.
+        ValueError: no number of cards is sufficient. The limits are exceeded even if the requests arrive so
+            far apart that none waits for another.
     """
     apart = [
         (1e6 * n, replace(one, max_new_tokens=min(2, one.max_new_tokens)))
@@ -125,13 +130,13 @@ def smallest_fleet(
 def fleet_waits(
     fleets: Mapping[str, Sequence[SimulatedFleet]], max_first_word_ms: float, max_gap_ms: float
 ) -> Picture:
-    """Draw a dot for each fleet, at its wait for the first word (x) and between two words (y).
+    """Draw one dot per fleet. Its x is the wait for the first word, its y the longest wait between two words.
 
-    The waits within both limits are shaded.
+    The area in which both waits are within their limits is shaded.
 
     Args:
-        fleets: the fleets tried, for each of two ways to use the cards, by name. Labels are to the left of
-            the first way's dots and to the right of the second way's.
+        fleets: maps the names of two ways to use the cards to the fleets that were simulated. The first way's
+            dots have their labels on the left, the second way's on the right.
         max_first_word_ms, max_gap_ms: the promised limits on the two waits, in milliseconds.
     """
     every = [one for found in fleets.values() for one in found]

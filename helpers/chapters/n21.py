@@ -1,6 +1,8 @@
-"""Notebook 21, the same prompt: a prompt answered alone and in a batch, figures, and the exercises.
+"""The experiments, the figure, the exercise and the prediction of notebook 21, the same prompt.
 
-same_prompt.json stores the results of one processor. To write it, run `python -m tools same_prompt`.
+The experiments compare a prompt's reply without other prompts with its reply in a batch. The results depend
+on the processor. Those of one processor are stored in same_prompt.json. To write it, run
+`python -m tools same_prompt`.
 """
 
 from __future__ import annotations
@@ -45,8 +47,8 @@ class GreedyReply:
     """A reply that a model generated greedily.
 
     Attributes:
-        tokens: ids of the n new tokens, each the most probable at its position.
-        logits: the logits from which each was chosen, (n, V), in float32.
+        tokens: ids of the n new tokens, each of which is the most probable at its position.
+        logits: the logits from which the tokens were chosen, of shape (n, V), in float32.
     """
 
     tokens: list[int]
@@ -60,24 +62,25 @@ def generate_batch(
     forced_tokens: Sequence[int] = (),
     cache_class: type[PagedCache] = PagedCache,
 ) -> list[GreedyReply]:
-    """Answer prompts in one batch, each with n tokens, without stopping at `<eos>`.
+    """Generate one reply per prompt in one batch. The replies do not stop at `<eos>`.
 
     Args:
         model: the model.
-        prompts: ids of each prompt; their lengths may differ.
-        n_tokens: number of new tokens for each prompt.
-        forced_tokens: at least n - 1 ids that the first reply continues with instead of the model's own
-            choices, so that its logits can be compared with those of another run after the same words.
+        prompts: token ids of each prompt. The prompts may have different lengths.
+        n_tokens: number of tokens in each reply.
+        forced_tokens: at least `n_tokens - 1` token ids. In the first sequence, the model processes them
+            instead of its own choices, so that its logits can be compared with those of another run over the
+            same tokens. If empty, no tokens are forced.
         cache_class: class of the cache.
 
     Returns:
-        One reply for each prompt. The tokens of a forced reply are still the model's own choices.
+        The replies. The tokens of the first reply are the model's own choices even if tokens are forced.
     """
     lengths = [*map(len, prompts)]
     T = max(lengths)
     cache = cache_class(model.config, len(prompts), T + n_tokens, dtype=model.embed_tokens.weight.dtype)
     ids = torch.tensor([[0] * (T - len(prompt)) + [*prompt] for prompt in prompts])
-    with cache.ragged_pass(lengths):  # tokens before these are padding
+    with cache.ragged_pass(lengths):  # the tokens before each prompt are padding
         rows = [next_token_logits(model, ids, cache).float()]  # (B, V)
     for at in range(n_tokens - 1):
         ids = rows[-1].argmax(-1, keepdim=True)
@@ -88,7 +91,7 @@ def generate_batch(
 
 
 def count_different_logits(a: GreedyReply, b: GreedyReply) -> int:
-    """Return the number of logits that differ between two replies of equal length."""
+    """Return how many logits differ between two replies with equally many tokens."""
     return int((a.logits != b.logits).sum())
 
 
@@ -96,18 +99,18 @@ def first_difference_index(a: Sequence[Any], b: Sequence[Any]) -> int | None:
     """Return the index of the first token at which two replies differ, or None if they are identical.
 
     Raises:
-        ValueError: one reply is a proper prefix of the other.
+        ValueError: one reply is longer than the other and begins with the same tokens.
     """
     return next((n for n, (x, y) in enumerate(zip(a, b, strict=True)) if x != y), None)
 
 
 def mark_first_difference(replies: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return two replies as lines of text, with the first word that differs in square brackets.
+    """Return two replies as lines of text. The first word that differs is in square brackets.
 
-    Only the words around the difference are shown; replies without a difference are shown in full.
+    Only the words around the difference are shown. If there is no difference, all words are shown.
 
     Args:
-        replies: from the name of each of two replies to its words.
+        replies: maps the name of each of the two replies to its words.
     """
     other, lines = first_difference_index(*replies.values()), []
     for name, words in replies.items():
@@ -119,7 +122,11 @@ def mark_first_difference(replies: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def load_recorded_results() -> dict[str, Any]:
-    """Return what `tools/same_prompt.py` recorded: Carla's replies, three pairs of runs, 1,000 diaries."""
+    """Return the results in same_prompt.json.
+
+    `tools/same_prompt.py` recorded them: the replies to Carla's prompt, the comparisons of three pairs of
+    runs, and the replies to 1,000 diaries.
+    """
     found: dict[str, Any] = json.loads(RECORDED_RESULTS_FILE.read_text(encoding="utf-8"))
     return found
 
@@ -129,8 +136,8 @@ class RunComparison:
     """A comparison of two runs over the same words.
 
     Attributes:
-        words: the comparison at each word, with its margin and difference.
-        rounding_limit: the difference of logits above which rounding cannot be the cause.
+        words: one comparison per word, with its margin and its largest difference between logits.
+        rounding_limit: the largest difference between logits that rounding can cause.
     """
 
     words: list[WordComparison]
@@ -138,7 +145,10 @@ class RunComparison:
 
 
 def load_run_comparisons() -> dict[str, RunComparison]:
-    """Return the three recorded pairs of runs by name. Each name includes the number format of the runs."""
+    """Return the recorded comparisons of three pairs of runs, by the name of the pair.
+
+    A name includes the number format of the runs, such as "B, float32".
+    """
     return {
         name: RunComparison(
             [WordComparison(n, (a, b), margin, off) for n, (a, b, margin, off) in enumerate(one["places"])],
@@ -149,16 +159,17 @@ def load_run_comparisons() -> dict[str, RunComparison]:
 
 
 def responses_of_two_engines(prompt: str, max_new_tokens: int = 24) -> list[dict[str, Any]]:
-    """Return the responses of two servers, one with our engine and one with `transformers`.
+    """Return the responses that two servers would give, one with this project's engine and one with
+    `transformers`.
 
-    The second server is made to give the words that our engine gives.
+    The second server is forced to give the same words as the first.
 
     Args:
         prompt: the prompt.
         max_new_tokens: maximum number of words in the reply.
 
     Returns:
-        Two responses with logprobs, as from `chat_completion_logprobs`: that of our engine first.
+        Two responses in the form of `chat_completion_logprobs`. That of this project's engine is the first.
     """
     model, tokenizer = shipped.load_shipped()
     ours = record_model(
@@ -171,7 +182,7 @@ def responses_of_two_engines(prompt: str, max_new_tokens: int = 24) -> list[dict
 
 
 def chat_completion_logprobs(trace: Trace) -> dict[str, Any]:
-    """Return the response of an OpenAI-compatible server, with `top_logprobs`, for a recorded run."""
+    """Return a recorded run in the form in which an OpenAI-compatible server returns `top_logprobs`."""
     content = []
     for out in (out for event in trace.runs[0].steps for out in event.parts[0].out):
         top = [{"token": word, "logprob": math.log(share)} for word, _, share in out.top]
@@ -180,11 +191,11 @@ def chat_completion_logprobs(trace: Trace) -> dict[str, Any]:
 
 
 def logits_on_bfloat16_axis(words: Sequence[str], logits_by_run: Mapping[str, Sequence[float]]) -> Picture:
-    """Draw the logits of two words on an axis for each run, with a tick for each bfloat16 number.
+    """Draw the logits of two words on one axis per run. Each value that bfloat16 can represent has a tick.
 
     Args:
         words: the two words.
-        logits_by_run: from the name of each run to the logits of the two words.
+        logits_by_run: maps the name of each run to the logits of the two words in it.
     """
     logits = [logit for run in logits_by_run.values() for logit in run]
     gap = 2.0 ** (math.floor(math.log2(max(map(abs, logits)))) - 7)
@@ -218,7 +229,7 @@ def logits_on_bfloat16_axis(words: Sequence[str], logits_by_run: Mapping[str, Se
 
 
 def top_two_margin(logits: Sequence[float]) -> float:
-    """Return the difference between the largest and the second largest logit."""
+    """Return the difference between the largest logit and the second largest."""
     last, best = sorted(logits)[-2:]
     return best - last
 
@@ -248,6 +259,6 @@ may_change = Exercise(
 
 
 def check_suspect_guess(guess: Any) -> Guess:
-    """Compare a guess, "A", "B" or "C", with the name of the pair in which one run has a bug."""
+    """Compare a guess with the name of the pair of runs of which one has a bug: "A", "B" or "C"."""
     why = "Its differences are thousands of times what rounding makes in float32."
     return Guess(guess, "B", why, options=["A", "B", "C"])

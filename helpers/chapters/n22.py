@@ -1,4 +1,4 @@
-"""Notebook 22, the museum: the guesses of causes, and the exercises."""
+"""The guesses and the exercises of notebook 22, the museum."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNSEEN_TEXTS = (
 
 
 class LetterGuess(Guess):
-    """A guess of a letter, "a", "b" or "c", written in the same cell that compares it."""
+    """A guess of a letter ("a", "b" or "c") that the reader writes in the cell that compares it."""
 
     def __repr__(self) -> str:
         asked = 'Write "a", "b" or "c" in place of None, and run the cell again. The answer is folded below.'
@@ -30,7 +30,7 @@ class LetterGuess(Guess):
 
 
 def check_cause_guess(exhibit: Exhibit, guess: str | None) -> Guess:
-    """Compare a guessed letter with that of the cause of an exhibit's bug."""
+    """Compare a guess with the letter of the right cause of an exhibit's bug."""
     return LetterGuess(
         guess,
         "abc"[exhibit.correct_cause],
@@ -40,27 +40,27 @@ def check_cause_guess(exhibit: Exhibit, guess: str | None) -> Guess:
 
 
 def mask_with_padding(T: int, n_cached: int, n_padding: int, after_cached: bool = True) -> Tensor:
-    """Return the mask of T new tokens, (T, length + T).
+    """Return the attention mask for T new tokens, of shape (T, n_cached + T).
 
     It is True where a query (row) may attend to a key (column).
 
     Args:
         T: number of new tokens.
         n_cached: number of cached tokens.
-        n_padding: number of padding tokens at the start of the cache, which are hidden.
-        after_cached: whether queries are aligned after the cached tokens; False gives the mask of a typical
-            bug.
+        n_padding: number of padding tokens at the start of the cache. No query may attend to them.
+        after_cached: whether the positions of the queries follow those of the cached tokens. False gives the
+            mask of a typical bug.
     """
     keys, at = torch.arange(n_cached + T), torch.arange(T)[:, None] + n_cached * after_cached
     return (keys <= at) & (keys >= n_padding)
 
 
 def run_or_repair_exhibit(answer: Callable[..., Any], *args: Any) -> Any:
-    """Return the result of a reader's function, called directly or as the repair of an exhibit.
+    """Call the reader's mask function, or run an exhibit that uses it to repair its bug.
 
     Args:
-        answer: the function.
-        args: the function's arguments; or the name of an exhibit and a prompt for it. In the second case the
+        answer: the reader's function.
+        args: either the function's arguments, or the name of an exhibit and a prompt. In the second case, the
             reply of the repaired exhibit is returned.
     """
     if not isinstance(args[0], str):
@@ -100,7 +100,7 @@ visible = Exercise(
 
 
 def describe_wrong_exhibits(text: str) -> str:
-    """Return how many of two exhibits give a wrong result on a text, in words."""
+    """Return, in words, for how many of two exhibits a text leads to a wrong result."""
     rooms = [EXHIBITS[name] for name in ("bug_padding_visible_in_decode", "bug_entry_count_as_position")]
     wrong = [room for room in rooms if room.first_difference(ExhibitPrompt(text)) != "equal"]
     return ("none goes wrong", "exactly one goes wrong", "both go wrong")[len(wrong)]

@@ -1,4 +1,4 @@
-"""Notebook 23, a state instead of rows: timed decode steps, names copied over a gap, and the exercise."""
+"""The experiments, the exercise and the predictions of notebook 23, a state instead of rows."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from helpers.tokenizer import Tokenizer
 
 
 def make_decode_step_task(model: Transformer, n_cached: int) -> Any:
-    """Return a task that runs one decode step after a number of tokens, and can be called repeatedly.
+    """Return a task that runs one decode step after a number of cached tokens.
 
-    The tokens are not processed: rows and states of zeros take as long to read as any others.
+    The cached tokens are not processed first, because KV entries and states that are 0 take as long to read
+    as any others. After each call, the task can be called again.
 
     Args:
-        model: the model, of which a copy with a longer maximum sequence is used.
+        model: the model. The step uses a copy of it with a higher maximum number of tokens.
         n_cached: number of tokens in the cache before the step.
     """
     config = replace(model.config, max_seq_len=n_cached + 2)
@@ -45,14 +46,14 @@ def make_decode_step_task(model: Transformer, n_cached: int) -> Any:
 
 
 def measure_step_ms(models: Mapping[str, Transformer], lengths: Sequence[int]) -> dict[str, list[float]]:
-    """Time a decode step of each model after each number of tokens.
+    """Time a decode step of each model for several numbers of cached tokens.
 
     Args:
         models: the models by name.
-        lengths: numbers of tokens in the cache before the step.
+        lengths: the numbers of cached tokens before the step.
 
     Returns:
-        From the name of each model to the milliseconds of a step for each of `lengths`.
+        For each model, by name, the milliseconds that a step takes for each item of `lengths`.
     """
     tasks = {(name, n): make_decode_step_task(model, n) for name, model in models.items() for n in lengths}
     ms = fastest_ms(tasks, turns=15)
@@ -60,14 +61,16 @@ def measure_step_ms(models: Mapping[str, Transformer], lengths: Sequence[int]) -
 
 
 def count_signed_right(model: Transformer, tokenizer: Tokenizer, gap: int, position_shift: int = 0) -> int:
-    """Return how many of 20 diaries a model signs with the right name after a gap.
+    """Return how many of 20 diaries a model signs with the right name.
+
+    In each diary, a gap of sentences without the name separates the name from the signature.
 
     Args:
         model: the model.
         tokenizer: the model's tokenizer.
-        gap: minimum number of words, in whole sentences without name or city, before the signature.
-        position_shift: number to add to the positions of the words before the gap, as if they were closer to
-            the signature.
+        gap: minimum number of words in the gap, which consists of complete sentences without name or city.
+        position_shift: number that is added to the positions of the words before the gap. If it is positive,
+            RoPE treats these words as closer to the signature.
     """
     right = 0
     for rng in map(random.Random, range(20)):
@@ -81,7 +84,7 @@ def count_signed_right(model: Transformer, tokenizer: Tokenizer, gap: int, posit
 
 
 def newest_snapshot_before(snapshots: list[int], position: int) -> int:
-    """Return the position of the newest snapshot up to `position`, inclusive, or 0 if there is none."""
+    """Return the position of the newest snapshot that is not after `position`, or 0 if there is none."""
     return max([0, *(at for at in snapshots if at <= position)])
 
 
@@ -92,14 +95,16 @@ def count_recomputed_tokens(
     has_state: bool,
     choose_snapshot: Any = newest_snapshot_before,
 ) -> int:
-    """Return how many tokens must be processed again to truncate a text.
+    """Return how many tokens must be processed again after a text is truncated.
 
     Args:
-        snapshots: numbers of tokens after which a snapshot was taken, in any order.
+        snapshots: the positions of the snapshots: how many tokens were processed before each. They may be in
+            any order.
         length: number of tokens in the text.
-        n_kept: number of tokens to keep.
-        has_state: whether any layer has a state, which cannot be truncated as rows can.
-        choose_snapshot: function that chooses where to restart, given `snapshots` and `n_kept`.
+        n_kept: number of tokens that remain after the truncation.
+        has_state: whether any layer has a state. A state cannot be truncated, in contrast to KV entries.
+        choose_snapshot: function that takes `snapshots` and `n_kept`, and returns the position from which
+            tokens are processed again.
     """
     return abs(n_kept - choose_snapshot(snapshots, n_kept)) if has_state and n_kept != length else 0
 
@@ -138,16 +143,18 @@ recomputed = Exercise(
 
 
 def check_state_read_guess(guess: Any, actual: Any) -> Guess:
-    """Compare a guess of what a query reads from a state with the actual value, `actual`."""
+    """Compare a guess of what a query reads from a state with what it reads in a run, `actual`."""
     return Guess(guess, actual, "The two values that came in with this key were added, and stay added.")
 
 
 def check_facts_found_guess(guess: Any, share_found: float) -> Guess:
-    """Compare a guess of how many of 128 facts are found with the nearest of 0, 32, 64, 96 and 128.
+    """Compare a guess of how many of 128 facts are found with the option nearest to the measured number.
+
+    The options are 0, 32, 64, 96 and 128.
 
     Args:
         guess: the reader's guess.
-        share_found: the measured share of facts that are found, 0 to 1.
+        share_found: the measured share of facts that are found, from 0 to 1.
     """
     sentence = f"{128 * share_found:.0f} of 128, on average."
     options = range(0, 129, 32)

@@ -1,4 +1,4 @@
-"""Notebook 24, only valid words: the predictions and the exercises."""
+"""The predictions and the exercises of notebook 24, only valid words, and a sampler with a bug."""
 
 from __future__ import annotations
 
@@ -75,8 +75,9 @@ only_valid = Exercise(
     success="the words that may come keep their logits, also where the next state is 0.",
 )
 
-# Table of a grammar: one word leads from state 0 to state 1, which allows two words. The first is followed by
-# two more words, the second by one. Both texts end in state 5.
+# The table of a grammar with two texts. Their first word leads from state 0 to state 1, in which two words
+# are allowed. After the first of these, two more words follow, and after the second, one. Both texts end in
+# state 5.
 FORK_TABLE = np.full((6, 4), NONE)
 FORK_TABLE[[0, 1, 1, 2, 3, 4], [1, 0, 2, 3, 1, 2]] = [1, 2, 4, 3, 5, 5]
 END_AT_ZERO_TABLE = np.array(
@@ -87,13 +88,20 @@ END_AT_ZERO_TABLE = np.array(
 def forced_words_or_states(
     table: np.ndarray, state: int, max_words: int = 9, return_states: bool = False
 ) -> list[int]:
-    """Return up to `max_words` forced words from a state on or, if `return_states`, the states after them."""
+    """Return the forced words that follow a state, or the states after these words.
+
+    Args:
+        table: the table of the grammar.
+        state: the state from which the words are forced.
+        max_words: maximum number of words.
+        return_states: whether to return the states, which is a typical wrong answer.
+    """
     run = grammar.forced_words(table, state)[:max_words]
     return grammar.states_after(table, state, run) if return_states else run
 
 
 def first_allowed_words(table: np.ndarray, state: int) -> list[int]:
-    """Return the words from a state to the end, choosing the first allowed word in every state."""
+    """Return the words from a state to the end of a text. In each state, the first allowed word is chosen."""
     run = list[int]()
     while len(may := np.flatnonzero(table[state] != NONE)):
         run.append(int(may[0]))
@@ -132,37 +140,41 @@ must_come = Exercise(
 
 
 def check_warm_texts_guess(guess: Any) -> Guess:
-    """Compare a guess of how many of 100 valid texts are "warm" if invalid texts are generated again.
+    """Compare a guess of whether rejection sampling gives more texts "warm" than masking does.
 
-    The guess is "more", "fewer" or "as many", compared with masking invalid words.
+    Rejection sampling generates texts again until they are valid. Masking prevents invalid words. The guess
+    says whether 100 valid texts contain "more", "fewer" or "as many" texts "warm" with rejection sampling.
     """
     why = "A whole text counts. delicious after nice is so rare that nice delicious hardly ever comes."
     return Guess(guess, "more", why, options=["more", "fewer", "as many"])
 
 
 def check_speedup_guess(guess: Any, seconds_one_by_one: float, seconds_jumping: float) -> Guess:
-    """Compare a guess, 2, 7 or 49, with the measured speedup from jumping over forced words.
+    """Compare a guess of the speedup from jumping over forced words with the measured speedup.
+
+    The options are 2, 7 and 49, and the nearest to the measured speedup is right.
 
     Args:
         guess: the reader's guess.
-        seconds_one_by_one, seconds_jumping: the two measured times, in the same unit.
+        seconds_one_by_one: measured time if every word takes one pass.
+        seconds_jumping: measured time if forced words are added without a pass each.
     """
     return check_ratio_guess(guess, (2, 7, 49), seconds_one_by_one / seconds_jumping, "49 passes against 7.")
 
 
 class WrongPass(NamedTuple):
-    """A pass with drafts that ended in a wrong state."""
+    """A pass with drafted tokens after which the sampler was in a wrong state."""
 
     draft_tokens: list[int]
-    states: list[int]  # before the draft, and after each draft token
+    states: list[int]  # states before the draft and after each drafted token
     new_tokens: list[int]
 
 
 class NoRollbackSampler(GrammarSampler):
-    """A `GrammarSampler` with a deliberate bug: after a rejected token, the state is not rolled back.
+    """A `GrammarSampler` with a deliberate bug: it does not roll its state back after a rejected token.
 
     Attributes:
-        wrong_passes: the passes that ended in a wrong state.
+        wrong_passes: the passes after which the state was wrong.
     """
 
     def __init__(self, table: np.ndarray, sampling: Sampling = GREEDY) -> None:
