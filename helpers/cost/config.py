@@ -2,8 +2,8 @@
 
 What differs between model families is stored in `families.json`, which js/model_of.ts reads, too. For each
 dimension or other size, it lists the config keys that may hold it. It has formulas for the number of
-parameters in each part of a model, sizes that a family's code fixes without a config key, and the default
-values of the family's config class in transformers.
+parameters in each component of a model, the sizes that a family's code fixes without a config key, and the
+default values of the family's config class in transformers.
 """
 
 from __future__ import annotations
@@ -433,9 +433,9 @@ def text_config(outer: dict[str, Any]) -> TextConfig:
 
 
 def looks_like_size(value: Any) -> bool:
-    """Return whether a config value may be a size.
+    """Return whether a config value looks like a size.
 
-    It may if it is true, a whole number greater than 1, or a nonempty list or object.
+    Whole numbers greater than 1 do, and so do nonempty lists and objects, and flags whose value is true.
     """
     if isinstance(value, (list, dict)):
         return len(value) > 0
@@ -445,8 +445,8 @@ def looks_like_size(value: Any) -> bool:
 def may_change_bytes(key: str, value: Any) -> bool:
     """Return whether an unknown config key may change the size of the weights or of the KV cache.
 
-    It may if its value looks like a size. If the key's name suggests a number of KV heads, the value may also
-    be 1.
+    It may if its value looks like a size (see `looks_like_size`). For a key whose name suggests a number of
+    KV heads, the value 1 is enough.
     """
     return looks_like_size(value) or (value == 1 and re.search("(^|[^q])kv|key_value", key) is not None)
 

@@ -153,7 +153,7 @@ def nbytes_of(numbers: float, bytes_per_number: float = 2) -> int:
 def users_that_fit(memory_nbytes: float, weights_nbytes: float, user_nbytes: float) -> int:
     """Return the number of users whose KV entries fit in memory together with the weights.
 
-    It is 0 if the weights alone do not fit.
+    It is 0 if the weights do not fit.
     """
     return max(0, math.floor((memory_nbytes - weights_nbytes) / user_nbytes))
 

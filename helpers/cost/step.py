@@ -1,4 +1,7 @@
-"""An equation for the duration of a step, which may be decode, verification of drafted tokens, or prefill."""
+"""Compute the duration of a step of decode, of verification of drafted tokens, or of prefill.
+
+One equation applies to all of these steps.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ LOGITS_PATH = Path(__file__).with_name("diary_lines.json")
 
 @dataclass(frozen=True)
 class DiaryLogits:
-    """The logits of one pass over the diary, other replies to its prompt, and weights of one attention head.
+    """The logits of one pass over the diary, other replies to the same prompt, and weights of one head.
 
     Attributes:
         words: the T + 1 words of the diary.

@@ -1,4 +1,4 @@
-"""Keep track of the pages of a pool: a free list, reference counts, and a cache of full pages."""
+"""Manage the pages in a pool, with a free list, reference counts, and a cache of full pages."""
 
 from __future__ import annotations
 

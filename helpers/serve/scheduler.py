@@ -113,7 +113,11 @@ class Scheduler:
         return self.waiting[-1]
 
     def cancel(self, id: Hashable) -> None:
-        """Remove a request and release its pages. ValueError if no waiting or running request has this id."""
+        """Remove a request, and release its pages and its slot.
+
+        Raises:
+            ValueError: no waiting or running request has this id.
+        """
         for sequence in [*self.waiting, *self.running]:
             if sequence.request.id == id:
                 return self.remove(sequence)

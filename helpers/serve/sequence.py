@@ -51,7 +51,7 @@ class RequestTimes:
 
 @dataclass(eq=False)
 class Sequence:
-    """The state of a request in a scheduler: its tokens so far, and the pages that store their KV entries.
+    """The progress of a request in a scheduler: its tokens so far, and the pages that store KV entries.
 
     Attributes:
         request: the request.

@@ -1,4 +1,4 @@
-"""Time a long prompt that arrives while other requests are running."""
+"""Time a request with a long prompt that arrives while other requests are running."""
 
 from __future__ import annotations
 
