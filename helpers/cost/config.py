@@ -1,9 +1,10 @@
 """Convert a model's config.json to a `PublishedModel`, with each layer's type and the number of parameters.
 
-What differs between model families is stored in `families.json`, which js/model_of.ts reads, too. For each
-dimension or other size, it lists the config keys that may hold it. It has formulas for the number of
-parameters in each component of a model, the sizes that a family's code fixes without a config key, and the
-default values of the family's config class in transformers.
+In this module, a size is a dimension such as the hidden size, a count such as the number of layers, or a
+flag. What differs between model families is stored in `families.json`, which js/model_of.ts reads, too. For
+each size, it lists the config keys that may hold it. It has formulas for the number of parameters in each
+component of a model, the sizes that a family's code fixes without a config key, and the default values of the
+family's config class in transformers.
 """
 
 from __future__ import annotations
@@ -126,9 +127,9 @@ def read_config(config: Any) -> dict[str, Any]:
 
 
 class ConfigSizes:
-    """The sizes that a config sets or implies, by their names in families.json.
+    """The dimensions, counts and flags that a config sets or implies, by their names in families.json.
 
-    Reading an invalid size raises ValueError.
+    Reading an invalid value raises ValueError.
     """
 
     def __init__(self, outer: dict[str, Any]) -> None:
@@ -285,7 +286,7 @@ class ConfigSizes:
         return Full(n("full_heads"), n("full_dim"), n("full_v_dim"))
 
     def width_fields(self, number: Callable[[str], int], sparse: int = 0) -> dict[str, Any]:
-        """Return the sizes that do not affect the KV cache, by field name of `PublishedModel`.
+        """Return the dimensions that do not affect the KV cache, by field name of `PublishedModel`.
 
         Args:
             number: a function that takes a size's name in families.json and returns the size.

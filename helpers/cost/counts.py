@@ -10,7 +10,7 @@ from helpers.validate import check_whole
 
 @dataclass(frozen=True)
 class ReplyCounts:
-    """The cost of a reply, summed over all of its passes.
+    """The cost of a reply, in total over all passes that produce it.
 
     Attributes:
         tokens_processed: number of tokens that the model processed. A token that is processed in two passes
