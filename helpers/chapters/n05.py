@@ -1,7 +1,7 @@
 """The shipped model in NumPy, correct and broken caches for it, and the exercises of notebook 05.
 
-This module runs the model without PyTorch. The model's cache is a subclass of the toy's cache, because the KV
-entries differ only in shape.
+This module runs the model without PyTorch. The model's cache is a subclass of the toy's cache. It differs
+only in the number of layers and in the shape of the KV entries.
 """
 
 from __future__ import annotations
@@ -379,7 +379,7 @@ def common_prefix_length(old: Sequence[str], new: Sequence[str]) -> int:
 def reusable_prefix_length(old: Sequence[str], new: Sequence[str]) -> int:
     """Return how many KV entries of the old text can be reused for the new text.
 
-    The KV entry of the new text's last token is never reused, because a pass needs at least one token.
+    The last token of the new text is always processed, because its logits are needed for the next token.
     """
     return common_prefix_length(old, new[:-1])
 

@@ -55,7 +55,7 @@ def record_countries(model: Any, tokenizer: Tokenizer, sentences: Iterable[str])
 
 
 def head_map(counts: Mapping[tuple[int, int], int], heads: Sequence[tuple[int, int]]) -> Picture:
-    """Draw a model's heads as a grid. The more often a head was found, the darker its cell.
+    """Draw a model's heads as a grid. The more often the experiment found a head, the darker the head's cell.
 
     Args:
         counts: maps (layer, head), both indices from 1, to how often this head was found.

@@ -68,7 +68,8 @@ def count_users_that_fit(
 ) -> float:
     """Return the number of users whose KV caches fit in memory next to the weights.
 
-    With other than the default arguments, it gives typical wrong answers.
+    The default values of the keyword arguments give the right answer. Other values give typical wrong
+    answers.
 
     Args:
         sizes: three values: the memory in GiB, the bytes of the weights, and the bytes per user in the KV

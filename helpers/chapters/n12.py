@@ -74,7 +74,8 @@ def tokens_at_ridge(
 ) -> float:
     """Return how many tokens a pass needs to reach the ridge point of a machine.
 
-    With other than the default arguments, it gives typical wrong answers.
+    The default values of the last two arguments give the right answer. Other values give typical wrong
+    answers.
 
     Args:
         card: the machine, a `Card` or a `Roofline`.

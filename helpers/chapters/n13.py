@@ -98,10 +98,10 @@ def measure_loop_weights_per_second() -> float:
 
 @dataclass(frozen=True)
 class StepTimeLadder:
-    """Measurements of a model's decode step in each of the STEP_VARIANTS.
+    """A ladder: the measurements of a model's decode step in each of the STEP_VARIANTS.
 
-    They are the numbers of operators, the hardware rates and the times. The fields that are mappings have the
-    keys of STEP_VARIANTS. The argument `variant` of the methods is one of these keys.
+    It contains the number of operators in a step, the hardware rates and the times. The fields that are
+    mappings have the keys of STEP_VARIANTS. The argument `variant` of the methods is one of these keys.
     """
 
     model_size: str  # key of `model.sizes.CONFIGS`
@@ -130,7 +130,7 @@ class StepTimeLadder:
         return replace(step, attention=0.0)
 
     def weights_per_second(self, variant: str) -> float:
-        """Return how many weights per second the cores that the variant uses multiply together."""
+        """Return how many weights per second a variant multiplies on all cores that it uses."""
         return cores_in_use(variant, self.cores) * self.weights_per_second_per_core
 
     def weight_megabytes(self, variant: str) -> float:

@@ -33,7 +33,7 @@ SlotSteps = Sequence[Mapping[int, str]]  # one mapping per step, from each slot 
 
 
 class P99Waits(NamedTuple):
-    """The 99th percentiles, over all requests, of two waits, in milliseconds."""
+    """The 99th percentiles of two waits over all requests, in milliseconds."""
 
     first_word_ms: float  # the wait for the first word
     gap_ms: float  # the longest wait between two words

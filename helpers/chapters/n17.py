@@ -111,9 +111,9 @@ def reply_pieces(service: Service, chat: int, turn: int) -> PromptPieces:
 
 
 class BilledTurn(NamedTuple):
-    """The numbers of tokens in the prompt of one turn, by what a provider bills them as.
+    """The prompt of one turn, and how many of its tokens a provider bills at each of three prices.
 
-    Each token of the prompt is billed as read from the cache, written to the cache, or plain input.
+    Each token is billed as read from the provider's cache, as written to this cache, or as plain input.
     """
 
     parts: list[tuple[str, int]]  # (name, number of tokens) of each part, in order
@@ -226,7 +226,7 @@ class BilledChats:
 
     chats: Mapping[str, Sequence[BilledTurn]]  # the turns of each client's chat, by the client's name
     strip_height: float = 4  # height of a strip in px
-    note: str = ""  # text below the picture, where it is static
+    note: str = ""  # text below the static form of the picture
 
     def draw(self, sheet: Sheet) -> None:
         """Draw the turns of each client's chat on a sheet."""

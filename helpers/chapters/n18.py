@@ -127,7 +127,9 @@ def round_times(rounds_by_drafter: Mapping[str, TimedRound]) -> Picture:
 def probability_overlap(
     words: Sequence[str], target_probabilities: Sequence[Fraction], draft_probabilities: Sequence[Fraction]
 ) -> Picture:
-    """Draw one bar per word, which shows how its probabilities in the model and in the draft overlap.
+    """Draw one bar per word, which compares the word's probabilities in the model and in the draft.
+
+    The first segment of the bar is the smaller of the two probabilities. The second is their difference.
 
     Args:
         words: the words.
@@ -239,7 +241,7 @@ def time_replies_with_drafters(
 def time_rounds(
     model: Transformer, prompts: Sequence[Sequence[int]], drafters: Mapping[str, tuple[Drafter, int]]
 ) -> dict[str, TimedRound]:
-    """Time drafts, verifications and complete replies on this machine, for `round_times`.
+    """Time drafts, verifications and complete replies on this machine. The figure `round_times` draws them.
 
     The unit of the times is the time of a pass over one word. For `EarlyExit`, each drafted word counts as
     one pass of the draft layers over one word. For prompt lookup, drafts count as 0.

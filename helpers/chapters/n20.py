@@ -86,10 +86,9 @@ def smallest_fleet(
     max_first_word_ms: float,
     max_gap_ms: float,
 ) -> SimulatedFleet:
-    """Return the fleet with the fewest cards whose two waits are within their limits.
+    """Return the fleet that keeps two waits within their limits with the fewest cards.
 
-    If there are several such fleets with equally many cards, return the one with the shortest wait for the
-    first word.
+    If several fleets do so with equally many cards, return the one with the shortest wait for the first word.
 
     Args:
         simulate: `simulate_chunked` or `simulate_disaggregated`.

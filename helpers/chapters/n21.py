@@ -159,8 +159,7 @@ def load_run_comparisons() -> dict[str, RunComparison]:
 
 
 def responses_of_two_engines(prompt: str, max_new_tokens: int = 24) -> list[dict[str, Any]]:
-    """Return the responses that two servers would give, one with this project's engine and one with
-    `transformers`.
+    """Return the responses of two servers: one with this project's engine, and one with `transformers`.
 
     The second server is forced to give the same words as the first.
 

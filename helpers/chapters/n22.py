@@ -100,7 +100,7 @@ visible = Exercise(
 
 
 def describe_wrong_exhibits(text: str) -> str:
-    """Return, in words, for how many of two exhibits a text leads to a wrong result."""
+    """Return, in words, how many of two exhibits give a wrong result for a text."""
     rooms = [EXHIBITS[name] for name in ("bug_padding_visible_in_decode", "bug_entry_count_as_position")]
     wrong = [room for room in rooms if room.first_difference(ExhibitPrompt(text)) != "equal"]
     return ("none goes wrong", "exactly one goes wrong", "both go wrong")[len(wrong)]

@@ -16,7 +16,7 @@ A call of the answer that takes more than ten seconds is stopped.
 
 `run_case` computes the result of an answer for one case. The results of the reader's answer are compared with
 those of the right answer and, if they are wrong, with those of each listed wrong answer. If a listed wrong
-answer gives the same results in every case, the reader is shown its reason. The result of the right answer
+answer gives the same results in every case, the reader is shown the reason for it. The right answer's result
 also defines the expected type: a number, a bool, text, an array or tensor of a certain shape, a list, a set
 (the reader may return its items as a list in any order), a tuple with a certain number of items, or None.
 
