@@ -1,4 +1,4 @@
 """A decoder of the Llama family in PyTorch: config, cache, attention, transformer, generation, checkpoints.
 
-Positions and layers count from 0. Nothing here depends on widgets or traces.
+Positions and layer indices start at 0. Nothing in this package depends on widgets or traces.
 """

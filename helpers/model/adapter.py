@@ -1,4 +1,4 @@
-"""A small adapter that is merged into the weights, so that the same tokens get other keys."""
+"""A small adapter that is merged into a model's weights, so that the same tokens get different keys."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ RANK = 2  # rank of B A; B is (Hkv · D, RANK), A is (RANK, C)
 def with_adapter(model: Transformer, scale: float = 1.0, seed: int = 0) -> Transformer:
     """Return a copy of a model with a random, untrained adapter merged into the key projection of each layer.
 
-    The weight W of the projection becomes W plus a multiple of B A, where B and A are random matrices whose
-    product has rank 2.
+    The weight matrix W of the projection becomes W plus a multiple of B A. B and A are random matrices, and
+    their product has rank 2.
 
     Args:
         model: the model to copy.
         scale: norm of the added matrix relative to the norm of W; 0 changes nothing.
-        seed: seed of the random numbers.
+        seed: seed for the random matrices.
 
     Source: low-rank adapters, Hu et al. 2021, arXiv:2106.09685, who adapted key projections among others.
     """

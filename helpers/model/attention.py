@@ -13,10 +13,10 @@ from helpers.model.config import Llama3Scaling, ModelConfig
 
 
 def rope_frequencies(config: ModelConfig) -> Tensor:
-    """Return the angle by which each pair of numbers is rotated per position, in radians, (D / 2,).
+    """Return the RoPE frequencies: the rotation of each pair of channels, in radians per position.
 
-    The result is float32 on the CPU, whatever the dtype and device of the model: in bfloat16, neighboring
-    positions above 256 would coincide.
+    The result has shape (D / 2,). It is float32 on the CPU, whatever the model's dtype and device: in
+    bfloat16, neighboring positions above 256 would coincide.
 
     Source: RoPE, Su et al. 2021, arXiv:2104.09864.
     """
@@ -29,7 +29,8 @@ def rope_frequencies(config: ModelConfig) -> Tensor:
 def llama3_scaling(frequencies: Tensor, scaling: Llama3Scaling) -> Tensor:
     """Return RoPE frequencies scaled as in Llama 3.1.
 
-    Low frequencies are divided by `factor`, high frequencies are kept, and those in between are interpolated.
+    Low frequencies are divided by `factor`, and high frequencies are left unchanged. In between, the result
+    is interpolated.
     """
     turns = scaling.original_max_seq_len * frequencies / (2 * math.pi)  # full turns in the original context
     low, high = scaling.low_freq_factor, scaling.high_freq_factor
@@ -41,23 +42,25 @@ def rope_cos_sin(positions: Tensor, frequencies: Tensor, dtype: torch.dtype) -> 
     """Return the cosines and sines that rotate queries and keys at these positions.
 
     Args:
-        positions: positions of the tokens in their text, from 0: (T,), or (B, T) if sequences differ.
-        frequencies: radians per position, (D / 2,).
+        positions: positions of the tokens in their sequence, from 0, of shape (T,), or (B, T) if sequences
+            differ.
+        frequencies: from `rope_frequencies`, in radians per position, of shape (D / 2,).
         dtype: dtype of the result; the angles are computed in float32.
 
     Returns:
-        Cosines and sines, each (1, T, D), or (B, 1, T, D) for positions (B, T). All heads share them.
+        Cosines and sines, each of shape (1, T, D), or (B, 1, T, D) if `positions` has shape (B, T). All heads
+        use the same ones.
     """
     angles = positions[..., None, :, None].float() * frequencies  # (1, T, D / 2): the same for all heads
-    angles = torch.cat([angles, angles], dim=-1)  # number i is paired with number i + D / 2
+    angles = torch.cat([angles, angles], dim=-1)  # channel i is paired with channel i + D / 2
     return angles.cos().to(dtype), angles.sin().to(dtype)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate each pair of numbers in x (B, H, T, D) by its angle: (a, b) → (a cos - b sin, b cos + a sin).
+    """Rotate each pair of channels in x by its angle: (a, b) → (a cos - b sin, b cos + a sin).
 
-    Number i forms a pair with number i + D / 2, as in Hugging Face checkpoints; in the RoPE paper, number 2i
-    forms a pair with number 2i + 1.
+    x has shape (B, H, T, D). Channel i is paired with channel i + D / 2, as in Hugging Face checkpoints. In
+    the RoPE paper, channel 2i is paired with channel 2i + 1.
     """
     up, right = x.chunk(2, dim=-1)
     quarter = torch.cat([-right, up], dim=-1)  # each pair rotated by 90 degrees
@@ -68,14 +71,14 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tenso
     """Compute the core of attention: scores, mask, softmax, and the weighted average of the values.
 
     Args:
-        q: queries, (B, H, T, D).
-        k: keys, (B, Hkv, S, D); each KV head serves H / Hkv query heads.
-        v: values, (B, Hkv, S, Dv).
-        mask: (T, S) or (B, 1, T, S), True where a query may attend to a key.
+        q: queries, of shape (B, H, T, D).
+        k: keys, of shape (B, Hkv, S, D); each KV head serves H / Hkv query heads.
+        v: values, of shape (B, Hkv, S, Dv).
+        mask: attention mask, of shape (T, S) or (B, 1, T, S), True where a query may attend to a key.
         scale: factor by which the dot products q · k are multiplied.
 
     Returns:
-        Contexts, (B, H, T, Dv): for each query, the weighted average of the values.
+        Contexts, of shape (B, H, T, Dv): for each query, the weighted average of the values.
 
     Source: Vaswani et al. 2017, arXiv:1706.03762.
     """
@@ -91,7 +94,7 @@ class Core(nn.Module):
         self.scale = scale
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        """Return the contexts, (B, H, T, Dv); see `attend` for the arguments."""
+        """Return the contexts, of shape (B, H, T, Dv). The arguments are those of `attend`."""
         return attend(q, k, v, mask, self.scale)
 
 
@@ -99,8 +102,8 @@ class Attention(nn.Module):
     """An attention layer: project to Q, K and V, rotate, append to the cache, attend, project back.
 
     Args:
-        config: sizes of the model. The layer is MHA if n_kv_heads equals n_heads, MQA if n_kv_heads is 1, and
-            GQA in between.
+        config: config of the model. The layer is MHA if n_kv_heads equals n_heads, MQA if n_kv_heads is 1,
+            and GQA in between.
         layer: index of the layer, from 0.
     """
 
@@ -115,10 +118,10 @@ class Attention(nn.Module):
         self.core = Core(scale=D**-0.5)
 
     def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: Cache) -> Tensor:
-        """Return what attention adds to the residual stream of each new token, (B, T, C).
+        """Return what attention adds to the residual stream of each new token, of shape (B, T, C).
 
         Args:
-            x: normalized residual stream of the new tokens, (B, T, C).
+            x: normalized residual stream of the new tokens, of shape (B, T, C).
             cos_sin: cosines and sines for the positions of the new tokens; see `rope_cos_sin`.
             cache: stores the new keys and values, and returns all keys and values to attend to, with a mask.
         """
@@ -130,8 +133,8 @@ class Attention(nn.Module):
         return self.o_proj(contexts.transpose(1, 2).flatten(2))  # (B, T, H * D) → (B, T, C)
 
     def split_heads(self, x: Tensor) -> Tensor:
-        """Split x (B, T, H * D) into heads, (B, H, T, D).
+        """Split x, of shape (B, T, H * D), into heads. The result has shape (B, H, T, D).
 
-        A reshape to this shape without the transpose would mix tokens and heads.
+        This needs a transpose: a reshape alone would mix tokens and heads.
         """
         return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)

@@ -1,4 +1,4 @@
-"""Configs of decoders of the Llama family.
+"""Configs for decoders of the Llama family.
 
 A `ModelConfig` describes models with MHA, GQA or MQA, which differ in `n_kv_heads`. Subclasses describe
 models with other attention layers.
@@ -18,12 +18,14 @@ SIZES = "n_layers n_heads n_kv_heads head_dim hidden_size intermediate_size voca
 
 @dataclass(frozen=True, kw_only=True)
 class Llama3Scaling:
-    """Settings by which Llama 3.1 scales the low frequencies of RoPE.
+    """The settings with which Llama 3.1 scales the low RoPE frequencies.
 
     Attributes:
-        factor: divides low frequencies.
-        low_freq_factor: a frequency with at most this many turns in the original context is low.
-        high_freq_factor: a frequency with at least this many turns in the original context is kept.
+        factor: divisor of the low frequencies.
+        low_freq_factor: a frequency that makes at most this many full turns over the original context counts
+            as low.
+        high_freq_factor: a frequency that makes at least this many full turns over the original context is
+            left unchanged.
         original_max_seq_len: length of the original context, in tokens.
     """
 
@@ -44,26 +46,27 @@ class Llama3Scaling:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """The sizes and settings that define a model.
+    """The dimensions and settings that define a model.
 
     Args:
         n_layers: number of blocks, L.
         n_heads: number of query heads, H.
         n_kv_heads: number of KV heads, Hkv; must divide H.
-        head_dim: width of one head's query, key or value, D; must be even, because RoPE rotates pairs.
+        head_dim: width of one head's query, key or value, D; must be even, because RoPE rotates pairs of
+            channels.
         hidden_size: width of the residual stream, C.
         intermediate_size: width of the MLP, F.
-        vocab_size: number of tokens, V.
+        vocab_size: number of tokens in the vocabulary, V.
         max_seq_len: maximum number of tokens in a sequence.
-        rope_theta: base of the frequencies of RoPE.
+        rope_theta: base of the RoPE frequencies.
         rope_scaling: Llama 3.1's scaling of these frequencies, or None.
-        norm_eps: added to the mean square in RMSNorm.
+        norm_eps: constant that RMSNorm adds to the mean square.
         tied: whether the LM head shares the embedding's matrix.
         qkv_bias: whether the projections to Q, K and V have biases, as in Qwen2.
-        eos_ids: tokens that end a reply.
+        eos_ids: ids of the tokens that end a reply.
 
     Raises:
-        ValueError: a size or setting is out of range, or two of them are inconsistent.
+        ValueError: a value is out of range, or two values are inconsistent.
     """
 
     n_layers: int
@@ -107,22 +110,22 @@ class ModelConfig:
 
     @property
     def n_parameters(self) -> int:
-        """The number of parameters; a matrix that embedding and LM head share is counted once."""
+        """The number of parameters. A matrix that the embedding and the LM head share is counted once."""
         C = self.hidden_size
         block = self.attention_parameters + 3 * C * self.intermediate_size + 2 * C
         return (1 if self.tied else 2) * self.vocab_size * C + self.n_layers * block + C
 
     @property
     def attention_parameters(self) -> int:
-        """The number of parameters in the attention of one layer."""
+        """The number of parameters in one layer's attention."""
         C, D, H, Hkv = self.hidden_size, self.head_dim, self.n_heads, self.n_kv_heads
         return 2 * C * H * D + 2 * C * Hkv * D + self.qkv_bias * (H + 2 * Hkv) * D
 
     def cache_nbytes_per_token(self, element_bytes: int = 4) -> int:
-        """Return the bytes of one token's keys and values in all layers.
+        """Return the number of bytes that the cache needs per token, over all layers.
 
-        They are n_layers · n_kv_heads · (k_dim + v_dim) · element_bytes, where element_bytes is the size of
-        one number.
+        This is n_layers · n_kv_heads · (k_dim + v_dim) · element_bytes, where element_bytes is the number of
+        bytes per element, such as 4 for float32.
         """
         return self.n_layers * self.n_kv_heads * (self.k_dim + self.v_dim) * element_bytes
 
@@ -131,13 +134,14 @@ class ModelConfig:
 class LatentConfig(ModelConfig):
     """The config of a model with latent attention (MLA), without query compression.
 
-    `head_dim` is the width of a value, and of the part of a query or key that is not rotated. The cache has
-    one KV head, whose keys are the latents with the rotated part of the key. Its values have width 0, because
-    the model computes values from the latents.
+    `head_dim` is the width of a value. It is also the number of channels in a query or key that are not
+    rotated. The cache has one KV head. The key that it stores for a token is the token's latent, followed by
+    the rotated channels of its key. The stored values have width 0, because the model computes values from
+    the latents.
 
     Args:
         rank: width of the latent, from which the keys and values of all heads are computed.
-        rope_dim: width of the rotated part of the key, which all heads share; must be even.
+        rope_dim: number of rotated channels in a key, which are the same for all heads; must be even.
 
     Raises:
         ValueError: as in `ModelConfig`.
@@ -158,17 +162,17 @@ class LatentConfig(ModelConfig):
 
     @property
     def k_dim(self) -> int:
-        """The width of an entry in the cache: the latent, followed by the rotated part of the key."""
+        """The width of a cache entry: the latent, followed by the rotated channels of the key."""
         return self.rank + self.rope_dim
 
     @property
     def v_dim(self) -> int:
-        """Always 0, because values are computed from the latent, the first `rank` numbers of an entry."""
+        """The width of a stored value, which is always 0, because values are computed from the latent."""
         return 0
 
     @property
     def attention_parameters(self) -> int:
-        """The number of parameters in the attention of one layer, including the norm of the latent."""
+        """The number of parameters in one layer's attention, including the latent's norm."""
         C, D, H, rank = self.hidden_size, self.head_dim, self.n_heads, self.rank
         queries, latents = C * H * (D + self.rope_dim), C * self.k_dim + rank
         return queries + latents + rank * H * 2 * D + H * D * C
@@ -176,7 +180,7 @@ class LatentConfig(ModelConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class StateConfig(ModelConfig):
-    """The config of a model in which some layers keep a state instead of entries.
+    """The config of a model in which some layers keep a state instead of KV entries.
 
     Args:
         state_layers: indices of the layers that keep a state, from 0, in ascending order.
@@ -197,11 +201,11 @@ class StateConfig(ModelConfig):
 
     @property
     def n_parameters(self) -> int:
-        """The number of parameters, including the decays (one per head) and the norm of each state layer."""
+        """The number of parameters. Each layer that keeps a state adds one decay per head, and a norm."""
         return super().n_parameters + len(self.state_layers) * (self.n_heads + self.head_dim)
 
     def cache_nbytes_per_token(self, element_bytes: int = 4) -> int:
-        """Return the bytes of one token's keys and values in all layers that keep entries."""
+        """Return the number of bytes that the cache needs per token, over all layers that keep entries."""
         n_layers = self.n_layers - len(self.state_layers)
         return n_layers * super().cache_nbytes_per_token(element_bytes) // self.n_layers
 
@@ -218,7 +222,7 @@ class QKNormConfig(ModelConfig):
 
     @property
     def attention_parameters(self) -> int:
-        """The number of parameters in the attention of one layer, including both norms."""
+        """The number of parameters in one layer's attention, including the norms of queries and of keys."""
         return super().attention_parameters + 2 * self.head_dim
 
 
@@ -243,7 +247,11 @@ class NoPEConfig(ModelConfig):
 
 
 def check_layers(name: str, layers: Collection[int], n_layers: int) -> tuple[int, ...]:
-    """Return layer indices as a tuple. ValueError unless they ascend and are from 0 to n_layers - 1."""
+    """Return layer indices as a tuple.
+
+    Raises:
+        ValueError: the indices are not in ascending order, or not from 0 to n_layers - 1.
+    """
     layers = tuple(check_whole(name, layer, minimum=0) for layer in layers)
     if layers != tuple(sorted({*layers})) or max(layers, default=0) >= n_layers:
         raise ValueError(f"{name} is {layers}; expected some of 0 to {n_layers - 1}, in order")
@@ -257,7 +265,7 @@ def check_positive(name: str, value: object) -> None:
 
 
 def check_eos(ids: Iterable[int], vocab_size: int) -> tuple[int, ...]:
-    """Return end-of-text ids as a tuple. ValueError unless all are in the vocabulary."""
+    """Return the ids that end a reply as a tuple. Raise ValueError unless all are in the vocabulary."""
     ids = tuple(ids)
     for token in ids:
         if not is_whole(token) or not 0 <= token < vocab_size:

@@ -1,6 +1,8 @@
-"""Direct logit attribution: how much each part of a model contributes to a logit.
+"""Direct logit attribution: how much each component of a model contributes to a logit.
 
-The residual stream is a sum of the parts' outputs; for a fixed scale of the final norm, so is each logit.
+The components are the embedding, and the attention and MLP of each layer. The residual stream is the sum of
+their outputs. If the divisor in the final norm is held fixed, each logit is a sum of one contribution per
+component.
 
 Source: Elhage et al. 2021, "A mathematical framework for transformer circuits".
 """
@@ -21,9 +23,9 @@ from helpers.tokenizer import Tokenizer
 
 
 class NameContributions(NamedTuple):
-    """A model's prediction after a prompt, and the contribution of each part to the logit of a name.
+    """A model's prediction after a prompt, and the contribution of each component to the logit of a name.
 
-    A model of four layers has nine parts: the embedding, and attention and MLP of each layer.
+    A model with four layers has nine components: the embedding, four attention layers, and four MLPs.
     """
 
     prediction: str  # the most probable next word and its probability
@@ -31,15 +33,16 @@ class NameContributions(NamedTuple):
 
 
 def residual_contributions(model: Transformer, tokens: Tensor) -> dict[str, Tensor]:
-    """Return the vector that each part adds to the residual stream of the last token.
+    """Return the vector that each component adds to the residual stream of the last token.
 
     Args:
         model: the model to run.
-        tokens: ids of one sequence, (1, T).
+        tokens: ids of one sequence, of shape (1, T).
 
     Returns:
-        Vectors (C,) by the name of the part, in the order of addition: "embedding", "attention 1", "MLP 1",
-        "attention 2" and so on, with layers counted from 1. Their sum is the input of the final norm.
+        One vector of shape (C,) per component, by name, in the order of addition: "embedding", "attention 1",
+        "MLP 1", "attention 2" and so on, with layers counted from 1. The sum of the vectors is the input of
+        the final norm.
     """
     parts: dict[str, nn.Module] = {"embedding": model.embed_tokens}
     for n, block in enumerate(model.layers, 1):
@@ -63,15 +66,15 @@ def residual_contributions(model: Transformer, tokens: Tensor) -> dict[str, Tens
 def logit_contributions(
     model: Transformer, parts: dict[str, Tensor], word: int, others: Sequence[int]
 ) -> dict[str, float]:
-    """Return each part's contribution to the logit of a word, minus its mean contribution to other words.
+    """Return each component's contribution to a word's logit, minus its mean contribution to other words.
 
-    The final norm divides the residual stream by one number, the root of its mean square. That number is held
-    fixed, although it would change if a part were removed. So the contributions sum to the logit of the word
-    minus the mean logit of the others.
+    The final norm divides the residual stream by the root of its mean square. This divisor is held fixed,
+    although it would change if a component were removed. The contributions therefore sum to the word's logit
+    minus the mean logit of the other words.
 
     Args:
-        model: the model that computed the parts.
-        parts: vectors (C,), from `residual_contributions`.
+        model: the model that computed the vectors.
+        parts: one vector of shape (C,) per component, from `residual_contributions`.
         word: id of the word.
         others: ids of the other words.
     """
@@ -82,9 +85,9 @@ def logit_contributions(
 
 
 def name_contributions(model: Transformer, tokenizer: Tokenizer, prompt: str, name: str) -> NameContributions:
-    """Return the prediction after a prompt, and each part's contribution to the logit of a name.
+    """Return the prediction after a prompt, and each component's contribution to the logit of a name.
 
-    Contributions are relative to the mean of the other 49 names in the corpus.
+    Contributions are relative to the mean over the other 49 names in the corpus.
     """
     prediction, p = next_words(model, tokenizer, prompt, 1)[0]
     word, *others = tokenizer.encode(" ".join([name, *(other for other in corpus.NAMES if other != name)]))

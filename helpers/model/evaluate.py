@@ -28,7 +28,7 @@ def held_out_diaries(n: int, seed: int, min_quiet_words: int | None = None) -> l
 
 
 def copy_distance(diary: Diary) -> int:
-    """Return how many tokens back in the diary the model must copy name and city from.
+    """Return the distance, in tokens, over which the model must copy the name and the city.
 
     This is the larger of two distances: from the name in the signature to its previous mention, and from the
     city in the signature to its previous mention.
@@ -39,7 +39,9 @@ def copy_distance(diary: Diary) -> int:
 
 @torch.inference_mode()
 def next_words(model: Transformer, tokenizer: Tokenizer, prompt: str, n: int = 3) -> list[tuple[str, float]]:
-    """Return the n most probable next words after a prompt, with probabilities, in descending order."""
+    """Return the n most probable next words after a prompt, each with its probability, in descending order.
+
+    """
     logits = model(torch.tensor([tokenizer.encode(prompt)]), last_only=True)[0, -1]  # (V,)
     p, ids = logits.softmax(-1).topk(n)
     return list(zip(tokenizer.words(ids.tolist()), p.tolist(), strict=True))
@@ -50,8 +52,8 @@ def greedy_words(model: Transformer, tokenizer: Tokenizer, prompt: str, n: int, 
     """Generate n words after a prompt with greedy decoding.
 
     Args:
-        cache: an empty cache. The last token of the prompt runs in a separate pass, because the pass that
-            stores entries sees them before the cache drops or rounds them.
+        cache: an empty cache. The last token of the prompt runs in a separate pass. The pass that stores
+            entries still sees all of them in full precision; only later passes see what the cache has kept.
     """
     *before, newest = tokenizer.encode(prompt)
     if before:
@@ -73,8 +75,8 @@ def signature_accuracy(
     """Return the fraction of diaries, 0 to 1, that the model signs correctly; guessing gives `CHANCE`.
 
     Args:
-        make_cache: makes an empty cache for each diary, given the config. A `WindowCache` shows how much
-            depends on old entries.
+        make_cache: function that makes an empty cache for each diary, given the config. A `WindowCache` shows
+            how much the accuracy depends on old entries.
     """
     n_correct = 0
     for diary in diaries:  # the prompt ends with "Signed by"
@@ -84,7 +86,7 @@ def signature_accuracy(
 
 
 class WordLosses(NamedTuple):
-    """How well a model predicts N words: all words of some diaries except the first of each."""
+    """How well a model predicts N words, which are all words of some diaries except each first word."""
 
     losses: Tensor  # cross-entropy of each word, in nats, (N,)
     p_eos: Tensor  # probability of `<eos>` at the position of each word, (N,)
@@ -97,7 +99,7 @@ def next_word_losses(
     diaries: Sequence[Diary],
     make_cache: Callable[[ModelConfig], Cache] = GrowingCache,
 ) -> WordLosses:
-    """Measure how well a model predicts the words of diaries; the model runs 16 tokens per pass."""
+    """Measure how well a model predicts each word of some diaries. The model runs 16 tokens per pass."""
     losses, p_eos = [], []
     for diary in diaries:
         ids, cache = torch.tensor([tokenizer.encode(diary.text)]), make_cache(model.config)

@@ -1,4 +1,4 @@
-"""Generation: prefill, decode steps, and the loop that runs a prefill and then decode steps."""
+"""Generation: the prefill, the decode step, and the loop that runs one prefill and then decode steps."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Tokens = Sequence[int] | Sequence[Sequence[int]] | np.ndarray | Tensor
 
 
 def prefill(model: Transformer, prompt: Tokens, cache: Cache) -> Tensor:
-    """Run all prompt tokens in one pass; return the logits of the first generated token, (B, V).
+    """Run all prompt tokens in one pass. Return the logits for the first generated token, of shape (B, V).
 
     Args:
-        prompt: token ids, (P,) or (B, P).
-        cache: receives the entries of the P tokens of each sequence, in every layer.
+        prompt: token ids, of shape (P,) or (B, P).
+        cache: receives the KV entries of all P prompt tokens per sequence, in every layer.
 
     Raises:
         ValueError: the ids are invalid or do not fit into the cache, which is then unchanged.
@@ -34,11 +34,11 @@ def prefill(model: Transformer, prompt: Tokens, cache: Cache) -> Tensor:
 
 
 def decode_step(model: Transformer, newest: Tokens, cache: Cache) -> Tensor:
-    """Run the newest token of each sequence; return the logits of the next token, (B, V).
+    """Run the newest token of each sequence. Return the logits for the next token, of shape (B, V).
 
     Args:
         newest: token ids, (1,) or (B, 1).
-        cache: has the entries of all earlier tokens, and receives those of the newest.
+        cache: has the KV entries of all earlier tokens, and receives those of the newest token.
 
     Raises:
         ValueError: as in `prefill`, or a sequence has more than one new token.
@@ -50,7 +50,10 @@ def decode_step(model: Transformer, newest: Tokens, cache: Cache) -> Tensor:
 
 
 def next_token_logits(model: Transformer, tokens: Tensor, cache: Cache) -> Tensor:
-    """Run token ids (B, T), already checked; return the logits of the last position, (B, V)."""
+    """Run token ids that have already been checked. Return the logits at the last position.
+
+    The ids have shape (B, T), the logits (B, V).
+    """
     with torch.inference_mode():  # a sixth faster than no_grad, because views are not tracked either
         logits = model(tokens.to(model.embed_tokens.weight.device), cache, last_only=True)
     return logits[:, -1].clone()  # an ordinary tensor, which can be changed later, unlike the original
@@ -60,17 +63,17 @@ class Generation:
     """A reply in progress: iterate over it to receive token ids as they are generated.
 
     Args:
-        next_tokens: runs one pass and returns one or more new tokens. Its argument is the list of all ids so
-            far: the prompt, then the reply.
-        prompt: token ids.
+        next_tokens: function that runs one pass and returns the ids of one or more new tokens. Its argument
+            is the list of all ids so far: those of the prompt, then those of the reply.
+        prompt: token ids of the prompt.
         max_new_tokens: maximum number of tokens in the reply.
         cache: the cache that `next_tokens` uses.
-        eos_ids: tokens that end the reply.
+        eos_ids: ids of the tokens that end the reply.
 
     Attributes:
         tokens: ids of the reply so far, including `<eos>` if it was generated.
-        seconds: time that each token took, for the pass and for sampling. If one pass returns several tokens,
-            its whole time is assigned to the first of them and 0 to the others.
+        seconds: time per token, in seconds, including sampling. If one pass returns several tokens, the first
+            token gets the time of the whole pass, and the others get 0.
         stop_reason: "eos", "max_new_tokens", "cache full" or "error"; None while the reply is in progress.
     """
 
@@ -131,15 +134,15 @@ def generate(
     """Generate a reply token by token until `<eos>`, `max_new_tokens`, or a full cache ends it.
 
     Args:
-        prompt: token ids of one sequence, (P,) or (1, P).
+        prompt: token ids of one sequence, of shape (P,) or (1, P).
         max_new_tokens: maximum number of tokens in the reply.
-        cache: an empty cache; None makes a `StaticCache` of the right size. A cache for S tokens allows a
-            reply of S - P + 1 tokens, because the last token of a reply is never run.
-        eos_ids: tokens that end the reply; None uses those of the config.
+        cache: an empty cache; None makes a `StaticCache` of the required length. A cache for S tokens allows
+            a reply of S - P + 1 tokens, because the last token of a reply is never run.
+        eos_ids: ids of the tokens that end the reply; None uses those of the config.
         sampling: how tokens are chosen.
 
     Returns:
-        A `Generation`: iterate over it to generate the reply. Nothing has been run yet.
+        A `Generation`: iterate over it to generate the reply. No pass has been run yet.
 
     Raises:
         ValueError: immediately, if the prompt, a setting or the cache is invalid. During generation, if the
@@ -163,13 +166,13 @@ def check_request(
     cache: Cache | None,
     eos_ids: Iterable[int] | None,
 ) -> tuple[list[int], Cache, frozenset[int]]:
-    """Check the arguments of `generate`, and replace None by its default.
+    """Check the arguments of `generate`, and replace each None by the default.
 
     Returns:
         The ids of the prompt, the cache, and the ids that end the reply.
 
     Raises:
-        ValueError: as in `generate`, immediately.
+        ValueError: an argument is invalid; see `generate`.
     """
     tokens = as_tokens(prompt, model.config.vocab_size)
     if tokens.shape[0] != 1:
@@ -193,7 +196,7 @@ def check_empty(model: Transformer, cache: Cache, n_prompt: int) -> None:
 
 @contextmanager
 def rollback_on_error(cache: Cache) -> Iterator[None]:
-    """Restore the cache if the `with` block raises, whether from invalid logits, sampling or Ctrl-C."""
+    """Restore the cache if the `with` block raises any exception, including the one from Ctrl-C."""
     snapshot = cache.snapshot()
     try:
         yield
@@ -203,9 +206,10 @@ def rollback_on_error(cache: Cache) -> Iterator[None]:
 
 
 def to_numpy(logits: Tensor) -> np.ndarray:
-    """Return the logits (1, …, V) of one sequence as a NumPy array (…, V), in float32.
+    """Return the logits of one sequence as a NumPy array in float32.
 
-    Only here does a step wait for the GPU.
+    The logits have shape (1, …, V), the array (…, V). This is the only point at which a step waits for the
+    GPU.
 
     Raises:
         ValueError: the logits contain NaN or infinity.
@@ -217,7 +221,7 @@ def to_numpy(logits: Tensor) -> np.ndarray:
 
 
 def as_tokens(prompt: Tokens, vocab_size: int) -> Tensor:
-    """Return token ids (P,) or (B, P) as a tensor (B, P); B is 1 for one sequence.
+    """Return token ids of shape (P,) or (B, P) as a tensor of shape (B, P). B is 1 for shape (P,).
 
     Raises:
         ValueError: there are no ids, or they are not integers from 0 to vocab_size - 1.

@@ -1,4 +1,4 @@
-"""Latent attention (MLA): each token stores one short latent; keys and values are computed from it."""
+"""Latent attention (MLA): each token stores one short latent, from which keys and values are computed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ EPS = 1e-6
 class LatentAttention(nn.Module):
     """An attention layer that stores one latent per token, from which all heads compute keys and values.
 
-    Source: DeepSeek-AI 2024, arXiv:2405.04434; without the compression of queries.
+    Unlike in the paper, queries are not compressed.
+
+    Source: DeepSeek-AI 2024, arXiv:2405.04434.
     """
 
     def __init__(self, config: LatentConfig, layer: int) -> None:
         super().__init__()
         C, H, D = config.hidden_size, config.n_heads, config.head_dim
         self.layer, self.n_heads = layer, H
-        self.query_widths = [D, config.rope_dim]  # the part that is not rotated, and the part that is
+        self.query_widths = [D, config.rope_dim]  # channels that are not rotated, and channels that are
         self.latent_widths = [config.rank, config.rope_dim]
         self.q_proj = nn.Linear(C, H * sum(self.query_widths), bias=False)
         self.kv_a_proj_with_mqa = nn.Linear(C, config.k_dim, bias=False)
@@ -36,7 +38,10 @@ class LatentAttention(nn.Module):
         self.core = Core(scale=sum(self.query_widths) ** -0.5)
 
     def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: Cache) -> Tensor:
-        """Return what attention adds to the residual stream, (B, T, C); arguments as in `Attention`."""
+        """Return what attention adds to the residual stream, of shape (B, T, C).
+
+        The arguments are those of `Attention.forward`.
+        """
         q, q_rope = self.split_heads(self.q_proj(x)).split(self.query_widths, dim=-1)  # (B, H, T, D), (…, R)
         latent, k_rope = self.kv_a_proj_with_mqa(x)[:, None].split(self.latent_widths, dim=-1)  # (B, 1, T, …)
         new = torch.cat([self.kv_a_layernorm(latent), rotate(k_rope, *cos_sin)], dim=-1)
@@ -46,13 +51,15 @@ class LatentAttention(nn.Module):
         return self.o_proj(contexts.transpose(1, 2).flatten(2))  # (B, T, H * D) → (B, T, C)
 
     def attend(self, q: Tensor, q_rope: Tensor, latents: Tensor, mask: Tensor) -> Tensor:
-        """Compute every head's keys and values from the latents, attend, and return contexts (B, H, T, D).
+        """Compute each head's keys and values from the latents, then attend. Return the contexts.
+
+        The contexts have shape (B, H, T, D).
 
         Args:
-            q: the part of the queries that is not rotated, (B, H, T, D).
-            q_rope: the rotated part of the queries, (B, H, T, rope_dim).
-            latents: entries of the cache, (B, 1, S, rank + rope_dim).
-            mask: as in `attend`.
+            q: channels of the queries that are not rotated, of shape (B, H, T, D).
+            q_rope: rotated channels of the queries, of shape (B, H, T, rope_dim).
+            latents: entries of the cache, of shape (B, 1, S, rank + rope_dim).
+            mask: as in `helpers.model.attention.attend`.
         """
         latent, k_rope = latents.split(self.latent_widths, dim=-1)
         k, v = self.split_heads(self.kv_b_proj(latent[:, 0])).chunk(2, dim=-1)  # (B, H, S, D) each
@@ -60,7 +67,7 @@ class LatentAttention(nn.Module):
         return self.core(torch.cat([q, q_rope], dim=-1), k, v, mask)
 
     def split_heads(self, x: Tensor) -> Tensor:
-        """Split x (B, T, H * n) into heads, (B, H, T, n)."""
+        """Split x, of shape (B, T, H * n), into heads. The result has shape (B, H, T, n)."""
         return x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
 
 

@@ -1,9 +1,9 @@
 """Batch-invariant inference: matrix products and attention are always computed in the same shape.
 
-A library chooses the order in which it adds numbers by the shape of its input, such as one row or eight, or
-50 keys or 60. So the last digits of logits depend on what else is in the batch. Here, every matrix product
-has 8 rows, and every call of attention has 8 queries and 16 keys; the last block is padded with zeros. The
-many small calls make inference slower.
+A library for matrix products chooses its order of summation by the shape of the input: one row and eight
+rows, for example, may be summed in different orders. The last digits of logits therefore depend on what else
+is in the batch. In this module, every matrix product has 8 rows, and every attention call has 8 queries and
+16 keys. The last block is padded with zeros. The many small calls make inference slower.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ ROWS, KEYS = 8, 16
 
 
 def make_batch_invariant(model: Transformer) -> Transformer:
-    """Return a copy of a model that computes bitwise equal logits for a text, however the text is run.
+    """Return a copy of a model that computes bitwise equal logits for a sequence, however it is run.
 
-    The text may run alone or in a batch, in one pass or in chunks, with or without a cached prefix. The cache
-    must return all entries from the first; with a window, blocks of keys would begin at other positions.
+    A sequence may be run by itself or in a batch, in one pass or in chunks, with or without a cached prefix.
+    The cache must return all entries from the first; with a window, blocks of keys would begin at other
+    positions.
 
-    The bits of a row must not depend on its index among the 8 rows. Tests check this, but no library
-    guarantees it, and it does not hold for narrow matrices.
+    The copy relies on one property of the library: the result for a row does not depend on the row's index
+    among the 8 rows. Tests check this, but no library guarantees it, and it does not hold for narrow
+    matrices.
 
     Raises:
         ValueError: a width is not a multiple of 8, or the model is not a plain `Transformer`.
@@ -57,14 +59,17 @@ def replace_with_blockwise(module: nn.Module) -> None:
 
 
 class Blockwise(nn.Module):
-    """A module that processes each token by itself, called for 8 tokens at a time."""
+    """A wrapper that calls a module with 8 tokens at a time. The module must process tokens independently."""
 
     def __init__(self, part: nn.Module) -> None:
         super().__init__()
         self.part = part
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the outputs of the module for x (…, C), 8 tokens at a time; the last block is padded."""
+        """Call the module with 8 tokens of x at a time, and return its outputs for all of them.
+
+        x has shape (…, C). The last block is padded with zeros.
+        """
         rows = x.reshape(-1, x.shape[-1])  # (N, C)
         padded = F.pad(rows, (0, 0, 0, -len(rows) % ROWS))
         out = torch.cat([self.part(block) for block in padded.split(ROWS)])
@@ -75,7 +80,10 @@ class BlockwiseCore(Core):
     """The core of attention, computed for 8 queries and 16 keys at a time, in the order of the keys."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        """Return the contexts, (B, H, T, Dv), computed in float32 or wider; arguments as in `attend`."""
+        """Return the contexts, of shape (B, H, T, Dv), computed in float32 or wider.
+
+        The arguments are those of `attend`.
+        """
         dtype, (B, H, T, _) = torch.promote_types(q.dtype, torch.float32), q.shape
         queries, keys, values = (
             blocks(x.to(dtype).repeat_interleave(H // x.shape[1], 1), size)
@@ -95,12 +103,13 @@ class BlockwiseCore(Core):
         """Let 8 queries attend to one block of keys after another, and merge the results.
 
         Args:
-            q: 8 queries, (H, 8, D).
-            seen: which keys of each of the m blocks each query may attend to, (m, 8, 16).
-            keys, values: blocks of keys, (m, H, 16, D), and of values, (m, H, 16, Dv).
+            q: 8 queries, of shape (H, 8, D).
+            seen: for each of the m blocks, which keys each query may attend to, of shape (m, 8, 16).
+            keys: blocks of keys, of shape (m, H, 16, D).
+            values: blocks of values, of shape (m, H, 16, Dv).
 
         Returns:
-            Contexts, (H, 8, Dv), with 0 for a query that may not attend to any key.
+            Contexts, of shape (H, 8, Dv), with 0 for a query that may not attend to any key.
 
         Source: online softmax, Milakov and Gimelshein 2018, arXiv:1805.02867.
         """
@@ -116,9 +125,9 @@ class BlockwiseCore(Core):
 
 
 def blocks(x: Tensor, size: int) -> Tensor:
-    """Split x (B, H, T, D) into n blocks of `size` tokens, (B, n, H, size, D), each contiguous in memory.
+    """Split x into n blocks of `size` tokens, each contiguous in memory.
 
-    The last block is padded with zeros.
+    x has shape (B, H, T, D), the result (B, n, H, size, D). The last block is padded with zeros.
     """
     padded = F.pad(x, (0, 0, 0, -x.shape[2] % size))
     return padded.unflatten(2, (-1, size)).transpose(1, 2).contiguous()

@@ -1,4 +1,4 @@
-"""Copies of a model in which some parts have no effect: attention heads, or the MLP of one layer."""
+"""Copies of a model in which some attention heads, or one layer's MLP, have no effect."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def without_heads(model: Transformer, heads: Collection[tuple[int, int]]) -> Tra
     """Return a copy of a model in which the output of some heads is 0.
 
     Args:
-        heads: pairs (layer, head), each counted from 0.
+        heads: pairs of indices from 0: (layer, head).
     """
     copied, D = copy.deepcopy(model), model.config.head_dim
     for layer, head in heads:
@@ -26,10 +26,10 @@ def without_heads(model: Transformer, heads: Collection[tuple[int, int]]) -> Tra
 
 
 def without_mlp(model: Transformer, layer: int) -> Transformer:
-    """Return a copy of a model in which one MLP adds nothing to the last token of each pass.
+    """Return a copy of a model in which one layer's MLP adds nothing to the last token of each pass.
 
     Args:
-        layer: index of the layer whose MLP this is, from 0.
+        layer: index of that layer, from 0.
     """
     copied = copy.deepcopy(model)
 

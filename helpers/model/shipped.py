@@ -1,4 +1,4 @@
-"""The small model of this project and its variants, whose trained weights are part of the package."""
+"""This project's small model and its variants. Their trained weights are included in the package."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ VARIANTS = {  # the same except for what a token stores in the cache; trained on
 
 
 def weights_folder(variant: str) -> Path:
-    """Return the folder with the weights of a variant. KeyError if it is not in `VARIANTS`."""
+    """Return the folder with a variant's weights. Raise KeyError if the variant is not in `VARIANTS`."""
     return FOLDER if VARIANTS[variant] is CONFIG else FOLDER / variant
 
 
@@ -62,6 +62,6 @@ class LoadedModel(NamedTuple):
 def load_shipped(variant: str = "gqa") -> LoadedModel:
     """Load a variant of the trained model, and its tokenizer, from the package.
 
-    `tools/train.py` wrote the weights. KeyError if the variant is not in `VARIANTS`.
+    `tools/train.py` wrote the weights. Raise KeyError if the variant is not in `VARIANTS`.
     """
     return LoadedModel(checkpoints.load(weights_folder(variant)), Tokenizer.from_words(VOCABULARY))

@@ -1,6 +1,6 @@
-"""Model configs for measurements: that of any published model, and three of ascending size.
+"""Model configs for measurements: three with increasing numbers of parameters, and any published model's.
 
-The three are the shipped model, a model of 16 million parameters, and SmolLM2-135M.
+The three are those of the shipped model, of a model with 16 million parameters, and of SmolLM2-135M.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from helpers.model.config import SIZES, ModelConfig
 
 
 def published_config(name: str) -> ModelConfig:
-    """Return the config of a published model, given its key in `MODELS`. KeyError if it is not in there."""
+    """Return the config of a published model, given its name in `MODELS`. Raise KeyError for another name."""
     return ModelConfig(**{size: getattr(MODELS[name], size) for size in SIZES}, tied=MODELS[name].tied)
 
 
@@ -23,7 +23,7 @@ CONFIGS = {"shipped": shipped.CONFIG, "16M": replace(_BETWEEN, vocab_size=8192),
 
 
 def narrow_config(n_layers: int, vocab_size: int = shipped.CONFIG.vocab_size) -> ModelConfig:
-    """Return a config with hidden size 16, for which a step consists almost only of launch overhead."""
+    """Return a config with hidden size 16, so small that a step consists almost only of launch overhead."""
     heads = replace(
         shipped.CONFIG, n_layers=n_layers, n_heads=2, n_kv_heads=1, head_dim=8, vocab_size=vocab_size
     )

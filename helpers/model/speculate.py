@@ -2,8 +2,8 @@
 
 A round drafts up to k tokens, runs the newest token and the draft tokens in one pass of the model, and
 accepts the draft tokens that the model would have generated too. It then adds one token that the model
-chooses, and removes the entries of the rejected tokens from the cache. The reply is that of `generate`, or,
-with a temperature, a reply from the same distribution.
+chooses, and removes the entries of the rejected tokens from the cache. The reply is the same as that of
+`generate`. With a temperature, it is a different sample from the same distribution. There are two drafters:
 
     PromptLookup  drafts what followed an earlier match of the newest tokens, without a model
     EarlyExit     drafts with the first layers of the model, whose entries are already in its cache
@@ -29,7 +29,7 @@ from helpers.validate import check_whole
 
 
 class DraftRound(NamedTuple):
-    """What one round of speculative decoding drafted, and the tokens that it added to the text."""
+    """The result of one round of speculative decoding: the draft, and the tokens added to the sequence."""
 
     draft: Draft
     new_tokens: list[int]  # 1 to k + 1
@@ -52,7 +52,7 @@ def speculate_round(
         k: maximum number of draft tokens. 0 makes the round a plain step, such as the prefill.
         drafter: proposes the draft tokens.
         cache: the model's cache. After the round it has the entries of all tokens except the newest.
-        sampler: how tokens are chosen.
+        sampler: chooses the tokens.
         eos_ids: tokens that end the reply.
 
     Returns:
@@ -81,7 +81,7 @@ def speculate_round(
 
 
 class SpeculationRound(NamedTuple):
-    """The result of one round: the number of draft tokens, and how many of those were accepted."""
+    """The counts of one round: the number of draft tokens, and the number of accepted draft tokens."""
 
     n_drafted: int
     n_accepted: int
@@ -91,8 +91,8 @@ class Speculation(Generation):
     """A reply in progress, used like a `Generation`; each pass adds up to k + 1 tokens.
 
     Attributes:
-        rounds: a `SpeculationRound` for each pass of the model so far. The first is the prefill, without a
-            draft.
+        rounds: one `SpeculationRound` per pass of the model so far. The first round is the prefill, which has
+            no draft.
     """
 
     rounds: list[SpeculationRound]
@@ -121,7 +121,7 @@ def speculate(
     The other arguments are those of `generate`.
 
     Returns:
-        A `Speculation`: iterate over it to generate the reply. Nothing has been run yet.
+        A `Speculation`: iterate over it to generate the reply. No pass has been run yet.
 
     Raises:
         ValueError: as in `generate`, or the drafter is unsuitable, or the cache cannot truncate.
@@ -154,7 +154,8 @@ def speculate(
 class Drafter(Protocol):
     """An object that proposes draft tokens.
 
-    It is not told which draft tokens were accepted, but can see that from the text of the next round.
+    It is not told which draft tokens were accepted, but the text of the next round ends with them and with
+    the token that the model chose.
     """
 
     def propose(self, text: Sequence[int], k: int, cache: Cache, sampler: Sampler) -> Draft:
@@ -163,19 +164,19 @@ class Drafter(Protocol):
         Args:
             text: ids of the prompt and of the reply so far.
             k: maximum number of draft tokens, 1 or more.
-            cache: the model's cache, with the entries of all tokens except the newest. A drafter that uses it
-                must restore it.
-            sampler: how the tokens of the reply are chosen.
+            cache: the model's cache, with the entries of all tokens except the newest. A drafter that runs
+                tokens with this cache must restore it.
+            sampler: chooses the tokens of the reply.
         """
 
 
 @dataclass(frozen=True)
 class PromptLookup:
-    """A drafter that finds an earlier match of the newest tokens in the text and drafts what followed it.
+    """A drafter that finds an earlier match of the newest tokens, and drafts the tokens that followed it.
 
     Args:
-        max_ngram_size: number of newest tokens to match. If the text has no match, fewer are tried, down to
-            1.
+        max_ngram_size: number of newest tokens to match. If these have no earlier match in the text, fewer
+            are tried, down to 1.
     """
 
     max_ngram_size: int = 3
@@ -196,7 +197,7 @@ def prompt_lookup(text: Sequence[int], max_ngram_size: int) -> list[int]:
     """Return all tokens after the most recent earlier match of the newest tokens, or [] without a match.
 
     Args:
-        text: token ids.
+        text: ids of the prompt and of the reply so far.
         max_ngram_size: as in `PromptLookup`.
     """
     text = list(text)
@@ -230,7 +231,7 @@ class EarlyExit:
 
 
 def first_layers(model: Transformer, n_layers: int) -> Transformer:
-    """Return a model of the first layers with the same final norm and LM head, sharing all weights."""
+    """Return a model with only the first layers. It shares all weights, including final norm and LM head."""
     if check_whole("n_layers", n_layers) >= len(model.layers):
         raise ValueError(
             f"n_layers is {n_layers!r}; expected 1 to {len(model.layers) - 1}, of {len(model.layers)} layers"
@@ -241,7 +242,7 @@ def first_layers(model: Transformer, n_layers: int) -> Transformer:
 
 
 def last_logits(model: Transformer, new_tokens: Sequence[int], n_positions: int, cache: Cache) -> np.ndarray:
-    """Run the new tokens in one pass; return the logits of the last positions, (n_positions, V)."""
+    """Run the new tokens in one pass. Return the logits at the last positions, of shape (n_positions, V)."""
     with torch.inference_mode():
         tokens = torch.tensor([new_tokens], device=model.embed_tokens.weight.device)
         return to_numpy(model(tokens, cache, last_only=n_positions == 1)[:, -n_positions:])

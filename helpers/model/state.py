@@ -1,4 +1,4 @@
-"""Linear attention: layers that keep a state of fixed size instead of an entry for each token."""
+"""Linear attention: layers that keep a state of fixed shape instead of one KV entry per token."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ CHUNK = 64  # tokens per product; attention within a chunk takes time proportion
 
 
 def recurrent_step(state: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Process one token: decay the state, add k vᵀ to it, and read it with q.
+    """Process one token: decay the state, add the outer product of k and v, and multiply the state by q.
 
     Arguments and results are those of `chunk_step` for T = 1.
     """
-    state = g * state + k.mT @ v  # (B, H, D, 1) @ (B, H, 1, Dv): each number of k times each of v
+    state = g * state + k.mT @ v  # (B, H, D, 1) @ (B, H, 1, Dv): the outer product
     return q @ state, state
 
 
@@ -32,14 +32,16 @@ def chunk_step(state: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tup
     Up to rounding, the result is that of T calls of `recurrent_step`.
 
     Args:
-        state: state after the earlier tokens, (B, H, D, Dv); zeros if there are none. For a single head, B
-            and H may be omitted.
-        g: factor between 0 and 1 by which the state decays with each token, (H, 1, 1), or a number for a
-            single head.
-        q, k, v: queries, keys and values of the new tokens, (B, H, T, D), (B, H, T, D) and (B, H, T, Dv).
+        state: state after the earlier tokens, of shape (B, H, D, Dv); zeros if there are none. For a single
+            head, B and H may be omitted.
+        g: factor between 0 and 1 by which the state decays with each token, of shape (H, 1, 1), or a scalar
+            for a single head.
+        q: queries of the new tokens, of shape (B, H, T, D).
+        k: keys of the new tokens, of shape (B, H, T, D).
+        v: values of the new tokens, of shape (B, H, T, Dv).
 
     Returns:
-        The contexts, (B, H, T, Dv), and the state after the last token, (B, H, D, Dv).
+        The contexts, of shape (B, H, T, Dv), and the state after the last token, of shape (B, H, D, Dv).
 
     Source: Katharopoulos et al. 2020, arXiv:2006.16236; decay, Sun et al. 2023, arXiv:2307.08621.
     """
@@ -68,7 +70,10 @@ class StateAttention(Attention):
         self.norm = RMSNorm(config.head_dim, config.norm_eps)  # without softmax the sum is not bounded
 
     def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: Cache) -> Tensor:
-        """Return what the layer adds to the residual stream, (B, T, C); arguments as in `Attention`."""
+        """Return what the layer adds to the residual stream, of shape (B, T, C).
+
+        The arguments are those of `Attention.forward`.
+        """
         q, k, v = (self.split_heads(project(x)) for project in (self.q_proj, self.k_proj, self.v_proj))
         q, k = (F.normalize(rotate(x, *cos_sin), dim=-1) for x in (q, k))
         k, v = (x.repeat_interleave(self.groups, dim=1) for x in (k, v))  # (B, H, T, D)
@@ -77,9 +82,9 @@ class StateAttention(Attention):
         return self.o_proj(self.norm(contexts).transpose(1, 2).flatten(2))  # (B, T, H * D) → (B, T, C)
 
     def run_chunks(self, state: Tensor, *qkv: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the contexts (B, H, T, D) of the new tokens, and the state after them.
+        """Return the contexts of the new tokens, of shape (B, H, T, D), and the state after these tokens.
 
-        A single token is processed by `recurrent_step`, more tokens by `chunk_step`, `CHUNK` at a time.
+        `recurrent_step` processes a single token. `chunk_step` processes more tokens, `CHUNK` at a time.
         """
         g = self.decay.sigmoid()[:, None, None]
         if qkv[0].shape[2] == 1:
@@ -92,7 +97,10 @@ class StateAttention(Attention):
 
 
 class StateTransformer(Transformer):
-    """A `Transformer` in which the layers in `config.state_layers` keep a state and the others entries."""
+    """A `Transformer` whose layers in `config.state_layers` keep a state.
+
+    The other layers keep KV entries.
+    """
 
     def __init__(self, config: StateConfig) -> None:
         super().__init__(config)
@@ -100,5 +108,8 @@ class StateTransformer(Transformer):
             self.layers[layer].self_attn = StateAttention(config, layer).apply(init_weights)
 
     def new_cache(self, cache_class: Any = StateCache, **sizes: Any) -> Cache:
-        """Return an empty `StateCache`, whatever the cache class; other arguments as in `Transformer`."""
+        """Return an empty `StateCache`, whatever `cache_class` is.
+
+        The other arguments are those of `Transformer.new_cache`.
+        """
         return super().new_cache(StateCache, **sizes)

@@ -1,4 +1,4 @@
-"""Training: in each step, predict every next token of a batch of texts in one masked pass."""
+"""Training: in each step, one masked pass predicts every next token in a batch of texts."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ def batches(tokenizer: Tokenizer, seed: int, batch: int = BATCH, length: int = L
 
     Args:
         tokenizer: a tokenizer whose vocabulary has every word of the corpus.
-        seed: seed of the random numbers; the same seed gives the same batches.
+        seed: seed for the random diaries; the same seed gives the same batches.
         batch: number of texts per batch, B.
         length: number of targets per text, T.
 
     Yields:
-        Token ids, (B, T + 1). For each text, text[:-1] is the model's input and text[1:] the targets.
+        Token ids, of shape (B, T + 1). For each text, text[:-1] is the model's input and text[1:] the
+        targets.
     """
     texts = corpus.training_texts(seed, length + 1)
     ids = tokenizer.vocabulary
@@ -38,11 +39,11 @@ def batches(tokenizer: Tokenizer, seed: int, batch: int = BATCH, length: int = L
 
 
 def next_token_loss(model: nn.Module, texts: Tensor) -> Tensor:
-    """Return the mean cross-entropy of all next tokens, in nats per token, computed in one pass.
+    """Return the mean cross-entropy over all next tokens, in nats per token, computed in one pass.
 
     Args:
-        model: a module that maps token ids (B, T) to logits (B, T, V), under a causal mask.
-        texts: token ids, (B, T + 1); the target of each token is the next token.
+        model: a module that maps token ids of shape (B, T) to logits of shape (B, T, V), under a causal mask.
+        texts: token ids, of shape (B, T + 1); the target of each token is the next token.
     """
     logits = model(texts[:, :-1])  # (B, T, V)
     return F.cross_entropy(logits.flatten(0, 1), texts[:, 1:].flatten())
@@ -68,8 +69,8 @@ def train(
     """Train a model in place for a fixed number of steps, with AdamW.
 
     Args:
-        model: a module that maps token ids (B, T) to logits (B, T, V).
-        batches: at least `steps` batches of token ids, (B, T + 1) each.
+        model: a module that maps token ids of shape (B, T) to logits of shape (B, T, V).
+        batches: at least `steps` batches of token ids, of shape (B, T + 1) each.
         steps: number of steps; each uses one batch.
         lr: the highest learning rate; see `learning_rate`.
         progress_bar: whether to show a progress bar with the loss, on standard output.
@@ -103,7 +104,10 @@ def train(
 
 
 def training_step(model: nn.Module, optimizer: torch.optim.Optimizer, texts: Tensor) -> float:
-    """Make one optimizer step on texts (B, T + 1); return the loss before the step, in nats per token."""
+    """Make one optimizer step on a batch of texts. Return the loss before the step, in nats per token.
+
+    `texts` are token ids, of shape (B, T + 1).
+    """
     loss = next_token_loss(model, texts)
     check_finite(loss)
     optimizer.zero_grad()

@@ -1,4 +1,4 @@
-"""The whole decoder: embedding, blocks of attention and MLP, LM head.
+"""The whole decoder: embedding, blocks (attention and MLP), final norm and LM head.
 
 Training, prefill and decode all run the same `Transformer.forward`.
 """
@@ -26,7 +26,10 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(size))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalize each token of x (…, C) by itself; the mean square is computed in float32 or wider."""
+        """Normalize each token's vector in x, of shape (…, C).
+
+        The mean square is computed in float32 or a wider dtype.
+        """
         x32 = x.to(torch.promote_types(x.dtype, torch.float32))
         normed = x32 * torch.rsqrt(x32.square().mean(dim=-1, keepdim=True) + self.eps)
         return self.weight * normed.to(x.dtype)
@@ -46,12 +49,12 @@ class SwiGLU(nn.Module):
         self.down_proj = nn.Linear(F_, C, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Process each token of x (B, T, C) by itself; return (B, T, C)."""
+        """Apply the MLP to each token's vector separately; x and the result have shape (B, T, C)."""
         return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
 class Block(nn.Module):
-    """One layer: attention, which moves information between tokens, then an MLP on each token by itself."""
+    """One layer: attention, which moves information between tokens, then an MLP for each token separately."""
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
@@ -61,9 +64,9 @@ class Block(nn.Module):
         self.mlp = SwiGLU(config)
 
     def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: Cache) -> Tensor:
-        """Return the residual stream x (B, T, C) plus the outputs of attention and of the MLP.
+        """Return the residual stream after this layer: x plus the outputs of attention and of the MLP.
 
-        The other arguments are those of `Attention.forward`.
+        x and the result have shape (B, T, C). The other arguments are those of `Attention.forward`.
         """
         x = x + self.self_attn(self.input_layernorm(x), cos_sin, cache)
         return x + self.mlp(self.post_attention_layernorm(x))
@@ -72,8 +75,8 @@ class Block(nn.Module):
 class Transformer(nn.Module):
     """A decoder of the Llama family, with parameters named as in Hugging Face checkpoints.
 
-    Weights are initialized from a normal distribution with standard deviation 0.02, by PyTorch's global
-    random number generator.
+    The initial weight matrices are drawn from a normal distribution with standard deviation 0.02, with
+    PyTorch's global random number generator.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -93,27 +96,27 @@ class Transformer(nn.Module):
             self.lm_head.weight = self.embed_tokens.weight
 
     def new_cache(self, cache_class: type[Cache] = GrowingCache, **sizes: int) -> Cache:
-        """Return an empty cache for this model, with its dtype and on its device.
+        """Return an empty cache for this model, with the model's dtype and on the model's device.
 
         Args:
             cache_class: class of the cache.
-            sizes: `batch`, `max_len`, and further keyword arguments of the class.
+            sizes: keyword arguments of the class, such as `batch` and `max_len`.
         """
         weight = self.embed_tokens.weight
         return cache_class(self.config, **sizes, dtype=weight.dtype, device=weight.device)
 
     def forward(self, tokens: Tensor, cache: Cache | None = None, *, last_only: bool = False) -> Tensor:
-        """Run new tokens through every layer; the entries of earlier tokens are read from the cache.
+        """Run new tokens through every layer. The KV entries of earlier tokens are read from the cache.
 
         Args:
-            tokens: ids of the new tokens, (B, T).
+            tokens: ids of the new tokens, of shape (B, T).
             cache: has the entries of the earlier tokens, and receives those of the new tokens. None means
                 that there are no earlier tokens.
             last_only: whether to compute the logits of the last position only, which avoids a T × V matrix
                 for a long prompt.
 
         Returns:
-            Logits, (B, T, V), or (B, 1, V) if `last_only`.
+            Logits, of shape (B, T, V), or (B, 1, V) if `last_only`.
 
         Raises:
             ValueError: the tokens are invalid or do not fit into the cache, which is then unchanged.
@@ -133,7 +136,7 @@ class Transformer(nn.Module):
 
 
 def init_weights(module: nn.Module) -> None:
-    """Initialize a linear layer or an embedding: random weights, biases of 0. Ignore other modules."""
+    """Initialize a linear layer or an embedding with random weights and zero biases. Ignore other modules."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear) and module.bias is not None:
@@ -141,10 +144,10 @@ def init_weights(module: nn.Module) -> None:
 
 
 def check_tokens(tokens: Tensor, vocab_size: int) -> None:
-    """Raise ValueError unless tokens are a tensor (B, T) of at least one id, each in the vocabulary.
+    """Raise ValueError unless `tokens` is a (B, T) tensor of ids in the vocabulary, with at least one id.
 
-    The range of ids is not checked on a GPU, where every step would have to wait for the result, or in
-    compiled code. `generate` checks the prompt before moving it to the GPU.
+    The range of the ids is not checked in compiled code, nor on a GPU, where every step would have to wait
+    for the result. `generate` checks the prompt before moving it to the GPU.
     """
     got = getattr(tokens, "dtype", type(tokens).__name__)
     if got not in (torch.int64, torch.int32):
@@ -159,7 +162,7 @@ def check_tokens(tokens: Tensor, vocab_size: int) -> None:
 
 
 def check_cache(cache: Cache, model: Transformer, batch: int) -> None:
-    """Raise ValueError unless the cache is a `Cache` that fits this model and a batch of this size."""
+    """Raise ValueError unless the cache is a `Cache` that fits this model and this number of sequences."""
     if not isinstance(cache, Cache):
         got = getattr(cache, "__name__", type(cache).__name__)
         raise ValueError(f"cache is {got}; expected an object, such as model.new_cache(StaticCache)")

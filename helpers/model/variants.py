@@ -14,7 +14,7 @@ from helpers.model.transformer import RMSNorm, Transformer, init_weights
 class QKNormAttention(Attention):
     """`Attention` that normalizes the query and key of each head before rotating them.
 
-    So the weights of the two norms limit the size of scores, however large the residual stream becomes.
+    The weights of the two norms thus limit the attention scores, however large the residual stream becomes.
     """
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
@@ -31,7 +31,7 @@ class QKNormAttention(Attention):
 
 
 class NoPEAttention(Attention):
-    """`Attention` without rotation. The layer gets positions only from the mask and from other layers."""
+    """`Attention` without rotation. It learns about positions only from the mask and from other layers."""
 
     def forward(self, x: Tensor, cos_sin: tuple[Tensor, Tensor], cache: Cache) -> Tensor:
         cos, sin = cos_sin
@@ -48,7 +48,7 @@ class QKNormTransformer(Transformer):
 
 
 class NoPETransformer(Transformer):
-    """A `Transformer` in which the layers in `config.nope_layers` do not rotate, as in SmolLM3."""
+    """A `Transformer` whose layers in `config.nope_layers` do not rotate queries and keys, as in SmolLM3."""
 
     def __init__(self, config: NoPEConfig) -> None:
         super().__init__(config)
