@@ -9,13 +9,12 @@ tokens, the model calls, in this order:
     append(layer, k, v)         in each layer: store the new entries, and return all entries of the layer
                                 that may be attended to
     mask(T, layer)              in each layer: return which of these entries each new token may attend to
-    advance(T)                  once, after the last layer: from now on, the new tokens count
+    advance(T)                  once, after the last layer: count the new tokens as seen
 
-An entry is the key and value of one token in one layer. A layer that keeps a state instead of entries makes
-two other calls, instead of `append` and `mask`:
+An entry is the key and value of one token in one layer. For a layer that keeps a state instead of entries,
+the model makes two other calls, instead of `append` and `mask`:
 
-    state(layer)                return the state after the tokens so far; its size does not depend on their
-                                number
+    state(layer)                return the state after the tokens so far, whose shape is always the same
     set_state(layer, state)     store the state after the new tokens
 
 Nothing takes effect before `advance`, so a pass that fails leaves the cache as it was. The number of tokens
@@ -40,11 +39,11 @@ from helpers.validate import check_whole, is_whole
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A point in a text to which a cache can return; see `Cache.snapshot`.
+    """A saved point in a sequence, to which a cache can return; see `Cache.snapshot`.
 
     Attributes:
         length: number of tokens that the cache had seen.
-        lengths: the same for each sequence.
+        lengths: number of tokens seen in each sequence.
         change_count: value of `Cache.change_count` at that point.
         owner: identity of the cache that took the snapshot.
         fields: values of the cache's `snapshot_fields`, by name.
@@ -58,18 +57,19 @@ class Snapshot:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the states in the snapshot: the memory that it needs in addition to the cache."""
+        """The memory that the snapshot needs in addition to the cache, in bytes: that of its states."""
         return sum(state.nbytes for state in self.fields.get("states", {}).values())
 
 
 class Cache:
-    """The base class of all KV caches, which store keys and values of the tokens so far, the newest last.
+    """The base class of all KV caches. A cache stores the keys and values of all tokens so far, in order.
 
     Args:
-        config: config of the model: number of layers and KV heads, widths of keys and values, max_seq_len.
+        config: config of the model, with the numbers of layers and KV heads, the widths of keys and values,
+            and max_seq_len.
         batch: number of sequences, B.
-        max_len: maximum number of tokens per sequence; None uses max_seq_len. A class that drops entries
-            stores fewer entries than that.
+        max_len: maximum number of tokens per sequence; None uses max_seq_len. A cache that drops entries
+            stores fewer.
         dtype: dtype of keys and values, the same as the model's.
         device: device of keys and values, the same as the model's.
 
@@ -117,24 +117,32 @@ class Cache:
         raise NotImplementedError
 
     def empty_entries(self, n: int) -> list[Tensor]:
-        """Return zeros for n entries of every layer: keys (L, B, Hkv, n, D), values (L, B, Hkv, n, Dv)."""
+        """Return tensors of zeros with room for n entries in every layer.
+
+        The keys have shape (L, B, Hkv, n, D), the values (L, B, Hkv, n, Dv).
+        """
         shapes = [(self.n_layers, *shape) for shape in self.entry_shapes(n)]
         return [torch.zeros(shape, dtype=self.dtype, device=self.device) for shape in shapes]
 
     def positions(self, T: int) -> Tensor:
-        """Return the positions of T new tokens in their text, from 0, (T,). ValueError if they do not fit."""
+        """Return the positions of T new tokens in their sequence, from 0, of shape (T,).
+
+        Raises:
+            ValueError: the tokens do not fit into the cache.
+        """
         self.check_capacity(T)
         return torch.arange(self.length, self.length + T, device=self.device)
 
     def mask(self, T: int, layer: int = 0) -> Tensor:
-        """Return which of the S entries that `append` returns each of the T new tokens may attend to.
+        """Return the attention mask: which of the entries returned by `append` each new token may attend to.
 
         Args:
             T: number of new tokens.
             layer: index of the layer, from 0; in some classes, layers have different masks.
 
         Returns:
-            A boolean mask, (T, S), or (B, 1, T, S) if sequences differ.
+            A boolean mask of shape (T, S), or (B, 1, T, S) if sequences differ, for T new tokens and S
+            entries.
         """
         keys = self.length + T
         return self.memoize(
@@ -142,9 +150,9 @@ class Cache:
         )
 
     def memoize(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Return `make()`, or the previous result if the key is the same as in the previous call.
+        """Return `make()`, or the previous result if `key` is the same as in the previous call.
 
-        So whatever all layers of a pass have in common is computed only once.
+        A value that all layers of a pass have in common is therefore computed only once.
         """
         key = key, torch.is_inference_mode_enabled()
         if self._memo[0] != key:
@@ -152,16 +160,16 @@ class Cache:
         return self._memo[1]
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Store the new keys and values of one layer; return all that may be attended to.
+        """Store one layer's new keys and values. Return all keys and values that may be attended to.
 
         Args:
             layer: index of the layer, from 0.
-            k: keys of the new tokens, already rotated, (B, Hkv, T, D).
-            v: values of the new tokens, (B, Hkv, T, Dv).
+            k: keys of the new tokens, already rotated, of shape (B, Hkv, T, D).
+            v: values of the new tokens, of shape (B, Hkv, T, Dv).
 
         Returns:
-            Keys (B, Hkv, S, D) and values (B, Hkv, S, Dv), earlier tokens first. S is the number of columns
-            of `mask`.
+            Keys of shape (B, Hkv, S, D) and values of shape (B, Hkv, S, Dv), earlier tokens first. S is the
+            number of columns of the mask.
 
         Raises:
             ValueError: the entries do not fit, or have the wrong shape or dtype; nothing was written.
@@ -171,11 +179,14 @@ class Cache:
         raise NotImplementedError
 
     def state(self, layer: int) -> Tensor:
-        """Return the state of a layer (its index, from 0) after the tokens so far, (B, H, D, Dv)."""
+        """Return a layer's state after the tokens so far, of shape (B, H, D, Dv)."""
         raise NotImplementedError
 
     def set_state(self, layer: int, state: Tensor) -> None:
-        """Store a layer's state after the new tokens, (B, H, D, Dv). It takes effect in `advance`."""
+        """Store a layer's state after the new tokens, of shape (B, H, D, Dv).
+
+        It takes effect in `advance`.
+        """
         raise NotImplementedError
 
     def advance(self, T: int) -> None:
@@ -184,11 +195,11 @@ class Cache:
         self.commit(self.length + T)
 
     def commit(self, length: int, **fields: Any) -> None:
-        """Set `length`, and the attributes that change with it, in a single call that Ctrl-C cannot split."""
+        """Set `length` and the attributes that change with it, in one call, which Ctrl-C cannot interrupt."""
         self.__dict__.update(fields, length=length, change_count=self.change_count + 1)
 
     def set_lengths(self, lengths: Sequence[int], /, **fields: Any) -> None:
-        """Set the length of each sequence, and the attributes that change with it, as `commit` does."""
+        """Set the number of tokens seen in each sequence. Keyword arguments are as in `commit`."""
         self.commit(max(lengths), **fields)
 
     def truncate(self, length: int) -> None:
@@ -207,19 +218,20 @@ class Cache:
         return Snapshot(self.length, tuple(self.lengths), self.change_count, self._identity, fields)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Return the cache to exactly the state in which the snapshot was taken.
+        """Restore the cache to exactly the point at which the snapshot was taken.
 
         A snapshot can be restored any number of times.
 
         Raises:
-            ValueError: another cache took the snapshot, or entries that it needs have been truncated since.
+            ValueError: another cache took the snapshot, or entries that the snapshot needs have been
+                truncated since.
         """
         self.check_snapshot(snapshot)
         fields = {name: copy.copy(value) for name, value in snapshot.fields.items()}
         self.set_lengths(snapshot.lengths, **fields)
 
     def check_snapshot(self, snapshot: Snapshot) -> None:
-        """Raise ValueError unless this cache took the snapshot and still has all the entries it needs."""
+        """Raise ValueError unless this cache took the snapshot and still has the entries that it needs."""
         if snapshot.owner is not self._identity:
             raise ValueError("the snapshot is of another cache; expected one that this cache has taken")
 
@@ -234,12 +246,12 @@ class Cache:
 
     @property
     def lengths(self) -> Sequence[int]:
-        """The number of tokens seen, for each sequence."""
+        """The number of tokens seen in each sequence."""
         return [self.length] * self.batch
 
     @property
     def n_entries(self) -> int:
-        """The number of entries stored per sequence, in the layer that stores most of them."""
+        """The number of entries stored per sequence, in the layer that stores the most."""
         return self.length
 
     def entry_positions(self) -> Sequence[int]:
@@ -248,7 +260,7 @@ class Cache:
 
     @property
     def unreachable_lengths(self) -> range:
-        """The lengths to which `truncate` cannot go back.
+        """The earlier lengths to which `truncate` cannot go back.
 
         At these lengths, the next token would need entries that were dropped or rounded.
         """
@@ -256,18 +268,21 @@ class Cache:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all stored keys and values."""
+        """The memory of all stored keys and values, in bytes."""
         raise NotImplementedError
 
     def __copy__(self) -> Self:
-        """Return a copy that shares no entries: otherwise, each cache would overwrite the other's."""
+        """Return a copy with its own entries.
+
+        If two caches shared entries, each could overwrite the other's.
+        """
         return copy.deepcopy(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.n_entries} of {self.max_len} entries, {self.nbytes:,} bytes)"
 
     def entry_shapes(self, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the shapes of the keys and of the values of n entries in one layer."""
+        """Return two shapes, for keys and for values, of tensors with room for n entries in one layer."""
         B, Hkv = self.batch, self.config.n_kv_heads
         return (B, Hkv, n, self.config.k_dim), (B, Hkv, n, self.config.v_dim)
 
@@ -290,7 +305,7 @@ class Cache:
             )
 
     def check_entries(self, layer: int, k: Tensor, v: Tensor) -> None:
-        """Raise ValueError unless new entries have the shape and dtype of this cache, and fit into it."""
+        """Raise ValueError unless new entries have this cache's shape and dtype, and fit into it."""
         if not 0 <= layer < self.n_layers:
             raise ValueError(f"layer is {layer}; expected 0 to {self.n_layers - 1}")
         expected = self.entry_shapes(k.shape[-2])
@@ -302,12 +317,12 @@ class Cache:
         self.check_capacity(k.shape[-2])
 
     def check_fits(self, config: ModelConfig, batch: int, dtype: torch.dtype, device: torch.device) -> None:
-        """Raise ValueError, naming the difference, unless the cache fits a pass with these properties.
+        """Raise ValueError unless the cache fits this pass; the message names the difference.
 
         Args:
             config: config of the model.
             batch: number of sequences.
-            dtype, device: those of the model's weights.
+            dtype, device: dtype and device of the model's weights.
         """
         names = ("n_layers", "n_kv_heads", "k_dim", "v_dim")
         pairs: dict[str, tuple[Any, Any]] = {n: (getattr(self.config, n), getattr(config, n)) for n in names}

@@ -20,14 +20,15 @@ class GrowingCache(Cache):
         self.k, self.v = map(list, self.empty_entries(0))
 
     def n_stored(self, layer: int) -> int:
-        """Return how many entries of a layer in `k` and `v` are valid, counted from the first.
+        """Return the number n of valid entries that `k` and `v` contain for a layer.
 
-        After a failed pass, `k` and `v` may contain further entries, which do not count.
+        The first n entries are the valid ones. After a failed pass, `k` and `v` may contain further entries,
+        which are ignored.
         """
         return self.length
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Store new entries after a copy of the earlier entries. See `Cache.append`."""
+        """Copy the earlier entries and the new entries into longer tensors. See `Cache.append`."""
         self.check_entries(layer, k, v)
         n = self.n_stored(layer)
         self.k[layer] = torch.cat([self.k[layer][:, :, :n], k], dim=2)  # (B, Hkv, S, D)
@@ -36,6 +37,9 @@ class GrowingCache(Cache):
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the entries stored, without truncated entries, whose memory the next append frees."""
+        """The memory of the valid entries, in bytes.
+
+        Truncated entries, which the next append frees, are left out.
+        """
         layers = enumerate(zip(self.k, self.v, strict=True))
         return sum(x[:, :, : self.n_stored(layer)].nbytes for layer, kv in layers for x in kv)

@@ -1,4 +1,4 @@
-"""A cache for sequences of different lengths, whose entries are stored in the pages of a pool."""
+"""A cache for sequences of different lengths. Its entries are stored in the pages of a pool."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ class PagePool:
     """A pool of pages, which several caches can share.
 
     A page has room for the entries of `page_size` tokens in every layer. Engines such as vLLM call a page a
-    KV cache block, and the page table of a sequence its block table.
+    KV cache block. They call the page table of a sequence a block table.
 
     Args:
         config: config of the model.
         n_pages: number of pages.
         page_size: number of tokens per page.
-        dtype, device: those of the model.
+        dtype, device: dtype and device of the model.
 
     Attributes:
-        k, v: keys, (L, n_pages, Hkv, page_size, D), and values, (L, n_pages, Hkv, page_size, Dv).
+        k: keys, of shape (L, n_pages, Hkv, page_size, D).
+        v: values, of shape (L, n_pages, Hkv, page_size, Dv).
 
     Raises:
         ValueError: the pages need more than half of the machine's memory.
@@ -64,7 +65,7 @@ class PagePool:
 
 
 class PassLayout(NamedTuple):
-    """The slots that a pass of T columns reads and writes; computed once for all layers."""
+    """The slots that a pass of T columns reads and writes. They are computed once, for all layers."""
 
     mask: Tensor  # which entries each column may attend to, (B, 1, T, S); S: longest sequence after the pass
     source_rows: Tensor | None  # rows of (B * Hkv * T, D) that are new tokens, (N,); None where all are
@@ -73,27 +74,29 @@ class PassLayout(NamedTuple):
 
 
 class PagedCache(StaticCache):
-    """A cache for sequences of different lengths, with entries in the pages of a pool.
+    """A cache for sequences of different lengths, which stores its entries in the pages of a pool.
 
-    Entry i of sequence b, from 0, is stored in slot i % page_size of page tables[b][i // page_size]. Each
-    sequence has its own length, positions and mask.
+    Entry i of sequence b, both counted from 0, is stored in page tables[b][i // page_size], in slot i %
+    page_size. Each sequence has its own length, positions and mask.
 
-    New tokens are right-aligned: the last column of tokens (B, T) has the newest token of every sequence. If
-    a sequence has fewer than T new tokens, its first columns are padding, and the pass must run in a block
-    `with cache.ragged_pass(…)`. No entry is stored for padding, no token sees it, and its outputs are
-    meaningless.
+    New tokens are right-aligned: in tokens of shape (B, T), the last column has the newest token of every
+    sequence. If a sequence has fewer than T new tokens, its first columns are padding, and the pass must run
+    inside a block that begins `with cache.ragged_pass(…)`. No entry is stored for padding, no token sees it,
+    and its outputs are meaningless.
 
     Args:
-        pool: pool that stores the entries. None makes a pool for this cache alone, in which every sequence
-            has pages for max_len tokens.
-        tables: for each sequence, a list of page numbers, which the owner of the pool fills and extends.
-        lengths: for each sequence, how many of its tokens already have entries in the pages; empty means 0.
-        page_size, dtype, device: those of the new pool, if `pool` is None.
+        pool: pool that stores the entries. None makes a new pool that only this cache uses, with pages for
+            max_len tokens per sequence.
+        tables: page tables, one list of page indices per sequence. The owner of the pool fills and extends
+            these lists.
+        lengths: for each sequence, how many of its tokens already have entries in the pages. An empty list
+            means 0 for every sequence.
+        page_size, dtype, device: settings of the new pool, if `pool` is None.
 
     The other arguments are those of `Cache`.
 
     Attributes:
-        lengths: number of tokens seen, for each sequence; `length` is the maximum.
+        lengths: number of tokens seen in each sequence; `length` is the maximum.
     """
 
     snapshot_fields = ("lengths",)
@@ -141,10 +144,11 @@ class PagedCache(StaticCache):
             self._expected = None
 
     def check_counts(self, name: str, numbers: Sequence[int]) -> list[int]:
-        """Return numbers of tokens as a list.
+        """Return token counts, one per sequence, as a list of Python ints.
 
         Raises:
-            ValueError: there is not exactly one whole number, 0 or more, for each sequence.
+            ValueError: there is not exactly one count per sequence, or a count is not a whole number, 0 or
+                more.
         """
         counts = [*numbers]
         if len(counts) != self.batch or not all(is_whole(n) and n >= 0 for n in counts):
@@ -152,10 +156,10 @@ class PagedCache(StaticCache):
         return [int(n) for n in counts]
 
     def n_new_tokens(self, T: int) -> list[int]:
-        """Return how many of the T columns are new tokens, for each sequence.
+        """Return, for each sequence, how many of the T columns are new tokens.
 
         Raises:
-            ValueError: more than T new tokens are expected.
+            ValueError: `ragged_pass` has set more than T new tokens for a sequence.
         """
         n_new = [T] * self.batch if self._expected is None else self._expected
         if max(n_new) > T:
@@ -172,7 +176,7 @@ class PagedCache(StaticCache):
         return self.memoize((T, self._expected, tables, self.lengths), lambda: self.make_layout(T))
 
     def make_layout(self, T: int) -> PassLayout:
-        """Compute the layout of a pass of T columns. ValueError if the new tokens do not fit."""
+        """Compute the layout of a pass of T columns. Raise ValueError if the new tokens do not fit."""
         positions, slots = self.column_positions(T), self.slot_indices()
         S = max(length + n for length, n in zip(self.lengths, self.n_new_tokens(T), strict=True))
         keys = torch.arange(S, device=self.device)
@@ -196,17 +200,17 @@ class PagedCache(StaticCache):
         return PassLayout(keys <= queries[:, None, :, None], rows, write, read)
 
     def column_positions(self, T: int) -> Tensor:
-        """Return the position of each column, (B, T), the newest token last.
+        """Return the position of each column's token, of shape (B, T), the newest token last.
 
-        New tokens have positions from `lengths` of their sequence on; those of padding are lower and may be
-        negative.
+        The first new token of sequence b has position lengths[b]. The positions of padding are lower and may
+        be negative.
         """
         self.check_capacity(T)
         ends = [length + n for length, n in zip(self.lengths, self.n_new_tokens(T), strict=True)]
         return torch.tensor(ends, device=self.device)[:, None] + torch.arange(-T, 0, device=self.device)
 
     def slot_indices(self) -> Tensor:
-        """Return the index of each position's slot in the flattened storage of a layer.
+        """Return, for each position, the index of its slot in a layer's flattened storage.
 
         The shape is (B, Hkv, number of slots in the longest page table).
         """
@@ -215,10 +219,13 @@ class PagedCache(StaticCache):
         return (page * self.page_size + torch.arange(self.page_size)).flatten(2).to(self.device)
 
     def page_table(self) -> np.ndarray:
-        """Return the page numbers of each sequence, (B, maximum number of pages), padded with 0.
+        """Return the page tables as one array, padded with 0.
+
+        The array has shape (B, number of pages in the longest page table).
 
         Raises:
-            ValueError: a page is not in the pool; compiled loops would write outside the pool.
+            ValueError: a page index is not in the pool. With such an index, compiled loops would write
+                outside the pool.
         """
         n_pages = self.k.shape[1]
         if any(page not in range(n_pages) for pages in self.tables for page in pages):
@@ -229,18 +236,27 @@ class PagedCache(StaticCache):
         return table
 
     def positions(self, T: int) -> Tensor:
-        """Return the position of each of T columns, (B, T), from 0. ValueError if new tokens do not fit."""
+        """Return the position of each column's token, from 0, of shape (B, T).
+
+        Those of padding are arbitrary.
+
+        Raises:
+            ValueError: the new tokens do not fit.
+        """
         return self.column_positions(T).clamp(min=0)
 
     def mask(self, T: int, layer: int = 0) -> Tensor:
-        """Return which of the S entries that `append` returns each column may attend to, (B, 1, T, S)."""
+        """Return the attention mask: which of the entries returned by `append` each column may attend to.
+
+        The mask has shape (B, 1, T, S), for T columns and S entries.
+        """
         return self.layout(T).mask
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Write new entries after the earlier entries of their sequence. See `Cache.append`.
 
-        S is the length of the longest sequence. A shorter sequence repeats its newest entry up to S entries;
-        the mask hides these repetitions.
+        S is the length of the longest sequence, including its new tokens. For a shorter sequence, the newest
+        entry is repeated to fill S entries, and the mask hides the repetitions.
         """
         self.check_entries(layer, k, v)
         layout = self.layout(k.shape[2])
@@ -261,7 +277,7 @@ class PagedCache(StaticCache):
         """Keep only the first `length` tokens of each sequence.
 
         Args:
-            length: one number for all sequences, or a number for each.
+            length: one length for all sequences, or a list with one length per sequence.
 
         Raises:
             ValueError: a sequence has fewer tokens.

@@ -1,4 +1,4 @@
-"""A cache that quantizes old entries to a few bits per number."""
+"""A cache that quantizes its older entries to 1, 2, 4 or 8 bits per element."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ from helpers.model.config import ModelConfig
 from helpers.validate import check_whole
 
 BITS = (8, 4, 2, 1)
-SCALE_AXES = {"token": -1, "channel": -2}  # the axis along which numbers share a scale
+SCALE_AXES = {"token": -1, "channel": -2}  # the axis along which elements share a scale
 
 
 class QuantizedEntries(NamedTuple):
-    """Keys or values of a layer, quantized in groups: (B, Hkv, groups, group_size, D) before packing."""
+    """A layer's keys or values, quantized in groups.
+
+    Before packing, the levels have shape (B, Hkv, groups, group_size, D).
+    """
 
     packed: Tensor  # levels, as `pack` returns them
-    low: Tensor  # smallest number of those that share a scale
+    low: Tensor  # minimum of the elements that share a scale
     step: Tensor  # step from one level to the next
 
 
 def quantize(x: Tensor, bits: int, dim: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Round numbers to 2 ** bits levels, evenly spaced from the smallest number along `dim` to the largest.
+    """Round the elements of x to 2 ** bits levels, evenly spaced from the minimum to the maximum along `dim`.
 
     Returns:
-        The level of each number, from 0 to 2 ** bits - 1 (torch.uint8, with the shape of x); the smallest
-        number along `dim`; and the step from one level to the next. The last two have the dtype of x and
+        The level of each element, from 0 to 2 ** bits - 1 (torch.uint8, with the shape of x); the minimum
+        along `dim`; and the step from one level to the next. The minimum and the step have the dtype of x and
         length 1 along `dim`.
     """
     low, high = x.aminmax(dim=dim, keepdim=True)
@@ -38,7 +41,7 @@ def quantize(x: Tensor, bits: int, dim: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def dequantize(levels: Tensor, low: Tensor, step: Tensor) -> Tensor:
-    """Return the numbers that the levels represent, each within half a step of the original.
+    """Return the values that the levels represent, each within half a step of the original value.
 
     Args:
         levels, low, step: as `quantize` returns them.
@@ -47,19 +50,22 @@ def dequantize(levels: Tensor, low: Tensor, step: Tensor) -> Tensor:
 
 
 def pack(levels: Tensor, bits: int) -> Tensor:
-    """Pack levels (…, n, D) into bytes (…, n · bits / 8, D): each byte has levels of 8 / bits rows."""
+    """Pack levels into bytes: each byte has the levels of 8 / bits consecutive entries in one channel.
+
+    The levels have shape (…, n, D), the result (…, n · bits / 8, D).
+    """
     shared = levels.unflatten(-2, (-1, 8 // bits))  # (…, n · bits / 8, 8 / bits, D)
     return (shared << bit_shifts(bits, levels.device)).sum(dim=-2, dtype=torch.uint8)
 
 
 def unpack(packed: Tensor, bits: int) -> Tensor:
-    """Unpack bytes (…, n · bits / 8, D) into levels (…, n, D)."""
+    """Unpack bytes of shape (…, n · bits / 8, D) into levels of shape (…, n, D)."""
     shared = packed.unsqueeze(-2) >> bit_shifts(bits, packed.device)
     return (shared & (2**bits - 1)).flatten(-3, -2)
 
 
 def bit_shifts(bits: int, device: torch.device) -> Tensor:
-    """Return by how many bits each of the rows that share bytes is shifted, (8 / bits, 1)."""
+    """Return the shift, in bits, of each level in a byte, of shape (8 / bits, 1)."""
     return torch.arange(0, 8, bits, dtype=torch.uint8, device=device)[:, None]
 
 
@@ -67,22 +73,24 @@ class QuantizedCache(GrowingCache):
     """A cache that keeps the newest entries in full precision and quantizes the older entries.
 
     Entries are quantized in groups of `group_size`, in `advance`, as soon as `residual_length + group_size`
-    entries are in full precision. So a pass sees its own entries in full precision, and the result depends
-    on how a text is split into passes. `append` returns ordinary keys and values: older entries are
-    dequantized in every pass.
+    entries are in full precision. A pass therefore sees its own entries in full precision, and the result
+    depends on how a sequence is split into passes. `append` returns ordinary keys and values: older entries
+    are dequantized in every pass.
 
-    The quantized key or value of one head, D numbers of s bytes before, takes D · bits / 8 bytes, plus its
-    share of the scales. A scale consists of the smallest number and the step. Per token, each key or value
-    has a scale of its own, 2 · s bytes. Per channel, each channel of a group has a scale, which makes
-    2 · D · s / group_size bytes per key or value. A number is restored to within half a step, which is
-    (largest - smallest) / (2 ** bits - 1) / 2 of the numbers that share its scale; in a narrow dtype, the
-    rounding of the scales is added to this.
+    One head's key or value has D channels of s bytes each. Once quantized, it takes D · bits / 8 bytes, plus
+    its share of the scales. A scale consists of a minimum and a step, and takes 2 · s bytes. Per token, each
+    key or value has its own scale. Per channel, each channel of a group has its own scale, which adds 2 · D ·
+    s / group_size bytes per key or value.
+
+    A dequantized element differs from the original by at most half a step. The step is (maximum - minimum) /
+    (2 ** bits - 1), over the elements that share a scale. In a narrow dtype, the rounding of the scales adds
+    to this error.
 
     Args:
         config: config of the model.
-        bits: bits per number, 8, 4, 2 or 1; or a pair, for keys and for values.
-        per: "token" or "channel", according to which numbers share a scale; or a pair, for keys and for
-            values.
+        bits: bits per element, 8, 4, 2 or 1; or a pair, for keys and for values.
+        per: which elements share a scale: those of one token, "token", or of one channel, "channel"; or a
+            pair, for keys and for values.
         group_size: number of entries that are quantized together; must be a multiple of 8.
         residual_length: minimum number of entries in full precision; 1 or more, so that a pass of one token
             can be undone.
@@ -123,7 +131,7 @@ class QuantizedCache(GrowingCache):
         self.quantized = self.empty_quantized()
 
     def empty_quantized(self) -> list[list[QuantizedEntries | None]]:
-        """Return None for each layer, in one list for keys and one list for values."""
+        """Return two lists, for keys and for values, that contain None for each layer."""
         return [[None] * self.n_layers, [None] * self.n_layers]
 
     def n_stored(self, layer: int) -> int:
@@ -131,15 +139,18 @@ class QuantizedCache(GrowingCache):
         return self.length - self.n_quantized
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Store new entries in full precision; return all entries, the older ones dequantized.
+        """Store new entries in full precision. Return all entries, the older ones dequantized.
 
-        They are returned in order of position. See `Cache.append`.
+        The entries are in order of position. See `Cache.append`.
         """
         super().append(layer, k, v)
         return self.dequantized(0, layer), self.dequantized(1, layer)  # (B, Hkv, S, D)
 
     def dequantized(self, kv_index: int, layer: int) -> Tensor:
-        """Return all keys (`kv_index` 0) or all values (1) of a layer in full precision, (B, Hkv, S, D)."""
+        """Return all keys (`kv_index` 0) or values (`kv_index` 1) of a layer in full precision.
+
+        The result has shape (B, Hkv, S, D).
+        """
         newest, quantized = (self.k, self.v)[kv_index][layer], self.quantized[kv_index][layer]
         if not quantized:
             return newest
@@ -148,7 +159,7 @@ class QuantizedCache(GrowingCache):
         return torch.cat([old.flatten(2, 3), newest], dim=2)
 
     def advance(self, T: int) -> None:
-        """Count the T new tokens as seen; quantize whole groups of the oldest entries in full precision.
+        """Count the T new tokens as seen. Quantize the oldest full-precision entries, in whole groups.
 
         The newest `residual_length` entries always stay in full precision.
         """
@@ -163,7 +174,9 @@ class QuantizedCache(GrowingCache):
         self.commit(self.length + T, **fields)
 
     def extend_quantized(self, kv_index: int, layer: int, n_oldest: int) -> QuantizedEntries:
-        """Return a layer's quantized keys or values, extended by the oldest that are in full precision.
+        """Quantize a layer's oldest full-precision keys or values.
+
+        Return them after those quantized earlier.
 
         Args:
             kv_index: 0 for keys, 1 for values.
@@ -182,7 +195,10 @@ class QuantizedCache(GrowingCache):
 
     @property
     def unreachable_lengths(self) -> range:
-        """The lengths within the quantized entries, which `truncate` can only keep or remove as a whole."""
+        """The lengths that `truncate` cannot go back to.
+
+        `truncate` can only keep or remove all quantized entries.
+        """
         return range(1, self.n_quantized)
 
     def truncate(self, length: int) -> None:
@@ -192,7 +208,7 @@ class QuantizedCache(GrowingCache):
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the quantized entries, of their scales, and of the entries in full precision."""
+        """The memory of the quantized entries, the scales, and the entries in full precision, in bytes."""
         parts = [part for entries in self.quantized for layer in entries for part in layer or ()]
         return super().nbytes + sum(part.nbytes for part in parts)
 
@@ -201,7 +217,7 @@ def key_and_value_settings(name: str, value: Any, allowed: tuple[Any, ...]) -> l
     """Return a list of two settings, for keys and for values; a single value is used for both.
 
     Raises:
-        ValueError: a setting is not among the allowed values; `name` names it in the message.
+        ValueError: a setting is not among the allowed values. The message calls it `name`.
     """
     settings = list(value) if isinstance(value, tuple | list) else [value, value]
     if len(settings) != 2 or not all(type(x) is type(allowed[0]) and x in allowed for x in settings):

@@ -13,12 +13,13 @@ from helpers.model.cache.growing import GrowingCache
 class StateCache(GrowingCache):
     """A cache that keeps a state in the layers `config.state_layers` and entries in the other layers.
 
-    A state has a fixed size for each head. It is a sum from which no token can be removed. So `truncate` can
-    go back only to length 0, and `restore` to a point at which a snapshot was taken. If no layer keeps a
-    state, this class works like a `GrowingCache`.
+    Each head's state has a fixed shape. It is a sum over tokens, from which no single token can be removed.
+    `truncate` can therefore go back only to length 0, and `restore` only to a point at which a snapshot was
+    taken. If no layer keeps a state, this class works like a `GrowingCache`.
 
     Attributes:
-        states: state of each of these layers, by its index: (B, H, D, Dv), zeros before the first token.
+        states: state of each layer that keeps one, by the layer's index, of shape (B, H, D, Dv); zeros before
+            the first token.
     """
 
     snapshot_fields = ("k", "v", "states")
@@ -31,7 +32,7 @@ class StateCache(GrowingCache):
         self._new = dict[int, Tensor]()
 
     def initial_state(self) -> Tensor:
-        """Return the state of a layer before the first token: zeros, (B, H, D, Dv)."""
+        """Return the state of a layer before the first token: zeros, of shape (B, H, D, Dv)."""
         config: Any = self.config
         shape = self.batch, config.n_heads, config.k_dim, config.v_dim
         return torch.zeros(shape, dtype=self.dtype, device=self.device)
@@ -54,7 +55,9 @@ class StateCache(GrowingCache):
         super().commit(length, _new={}, **fields)
 
     def truncate(self, length: int) -> None:
-        """Keep only the first `length` tokens: all or 0, or any number if no layer keeps a state.
+        """Keep only the first `length` tokens.
+
+        If a layer keeps a state, `length` must be 0 or the current length.
 
         Raises:
             ValueError: as in `Cache.truncate`.
@@ -77,5 +80,5 @@ class StateCache(GrowingCache):
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the states, whose size is fixed, and of the entries."""
+        """The memory of the states and of the entries, in bytes. Only that of the entries grows."""
         return super().nbytes + sum(state.nbytes for state in self.states.values())

@@ -11,7 +11,7 @@ from helpers.model.cache.base import Cache, Snapshot
 
 
 class StaticCache(Cache):
-    """A cache that allocates memory for max_len entries at the start; each append writes in place.
+    """A cache that allocates memory for max_len entries at the start. Each append writes into this memory.
 
     It cannot be used for training, because gradients do not pass through it.
     """
@@ -23,7 +23,9 @@ class StaticCache(Cache):
         self.k, self.v = self.empty_entries(self.max_len)
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Write new entries in place; return views of all entries so far. See `Cache.append`.
+        """Write new entries into the allocated memory.
+
+        Return views of all entries so far. See `Cache.append`.
 
         Raises:
             ValueError: as in `Cache.append`, or the new entries require gradients.
@@ -38,7 +40,7 @@ class StaticCache(Cache):
         return self.k[layer, :, :, :S], self.v[layer, :, :, :S]  # (B, Hkv, S, D): not the whole buffer
 
     def set_lengths(self, lengths: Sequence[int], /, **fields: Any) -> None:
-        """Set the length of each sequence, and the attributes that change with it, as in `Cache`.
+        """Set the number of tokens seen in each sequence. Keyword arguments are as in `commit`.
 
         Truncated entries may be overwritten, so truncations are recorded for `check_snapshot`.
         """
@@ -58,5 +60,5 @@ class StaticCache(Cache):
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the allocated memory, whether it is used or not."""
+        """The allocated memory in bytes, including slots that are not used yet."""
         return self.k.nbytes + self.v.nbytes

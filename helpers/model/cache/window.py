@@ -14,22 +14,23 @@ from helpers.validate import check_whole
 
 
 class WindowCache(GrowingCache):
-    """A cache that keeps only the entries of the newest tokens and of the first few tokens of the text.
+    """A cache that keeps only the entries of the newest tokens and of a sequence's first few tokens.
 
     A query sees the newest `window` positions, including its own, and the first `sinks` positions of the
-    text. Entries are dropped in `advance`, after the whole pass has used them. A layer then holds the newest
-    `window` entries and the first `sinks` entries. That is one more than the next query sees, so that a pass
-    of one token can be undone.
+    sequence. Entries are dropped in `advance`, after the whole pass has used them. A layer then holds the
+    newest `window` entries and the first `sinks` entries. That is one more than the next query sees, so that
+    a pass of one token can be undone.
 
     Args:
         config: config of the model.
-        window: number of positions in the window. A list gives one number per layer; None in the list keeps
+        window: number of positions in the window. A list gives one window per layer; None in the list keeps
             every entry of that layer.
         sinks: number of first positions that are always kept; must not exceed the smallest window.
         other: batch, max_len (in tokens, not entries), dtype and device, as in `Cache`.
 
     Attributes:
-        kept_positions: for each layer, the positions of the tokens whose entries it stores, (S,), from 0.
+        kept_positions: for each layer, the positions of the tokens whose entries it stores, of shape (S,),
+            from 0.
 
     Source: sinks, Xiao et al. 2023, arXiv:2309.17453.
     """
@@ -60,24 +61,25 @@ class WindowCache(GrowingCache):
         return len(self.kept_positions[layer])
 
     def mask(self, T: int, layer: int = 0) -> Tensor:
-        """Return which of the S entries that `append` returns each of the T new tokens sees, (T, S).
+        """Return the attention mask: which of the entries returned by `append` each new token sees.
 
-        An entry is seen or not because of its token's position, not because of its index in storage.
+        The mask has shape (T, S), for T new tokens and S entries. Whether an entry is seen depends on the
+        position of its token, not on the index at which the entry is stored.
         """
         queries = self.positions(T)[:, None]
         keys = torch.cat([self.kept_positions[layer], queries[:, 0]])  # (S,)
         return (keys <= queries) & self.in_window(keys, queries, layer)
 
     def in_window(self, keys: Tensor, queries: Tensor | int, layer: int) -> Tensor:
-        """Return whether each key is in the window of each query, or a sink.
+        """Return, for each query and each key, whether the key is in the query's window or is a sink.
 
         Args:
-            keys: positions of keys, (S,).
-            queries: positions of queries, (T, 1), or one position.
+            keys: positions of keys, of shape (S,).
+            queries: positions of queries, of shape (T, 1), or one position.
             layer: index of the layer, from 0.
 
         Returns:
-            A boolean tensor, (T, S), or (S,) for one query. It does not exclude keys after the query.
+            A boolean tensor, of shape (T, S), or (S,) for one query. Keys after the query are not excluded.
         """
         return (keys > queries - self.windows[layer]) | (keys < self.sinks)
 
@@ -92,8 +94,8 @@ class WindowCache(GrowingCache):
         """Return copies of the entries to keep, so that the memory of the other entries is freed.
 
         Args:
-            positions: for each layer, the position of each entry, (S,).
-            keep: for each layer, which entries to keep, (S,).
+            positions: for each layer, the position of each entry, of shape (S,).
+            keep: for each layer, a boolean mask of the entries to keep, of shape (S,).
 
         Returns:
             New values of `kept_positions`, `k` and `v`, by name.
