@@ -39,11 +39,7 @@ def copy_distance(diary: Diary) -> int:
 
 @torch.inference_mode()
 def next_words(model: Transformer, tokenizer: Tokenizer, prompt: str, n: int = 3) -> list[tuple[str, float]]:
-    """Return the n most probable next words after a prompt and their probabilities, most probable first.
-
-
-
-    """
+    """Return the n most probable next words after a prompt and their probabilities, most probable first."""
     logits = model(torch.tensor([tokenizer.encode(prompt)]), last_only=True)[0, -1]  # (V,)
     p, ids = logits.softmax(-1).topk(n)
     return list(zip(tokenizer.words(ids.tolist()), p.tolist(), strict=True))

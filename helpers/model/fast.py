@@ -4,10 +4,10 @@ A decode step reads every weight once and launches some 20 operators per layer. 
 float32, float16 or int8, so that fewer bytes are read. It runs all layers in a single compiled call (see
 `kernels`), so that no operators are launched in between, and splits each matrix over the CPU cores.
 
-The single call runs passes of up to 32 tokens with a static or paged cache, as long as tokens times entries
-do not exceed 2**14. For all other passes, the ordinary modules run, with each linear layer replaced by a
-`NarrowLinear`. If any part of the twin has a hook, the ordinary modules run instead of the single call. Cache
-entries stay in float32.
+The single call runs passes of up to 32 tokens with a static or paged cache, as long as the number of tokens
+times the number of entries does not exceed 2**14. For all other passes, the ordinary modules run, with each
+linear layer replaced by a `NarrowLinear`. If any module of the twin has a hook, the ordinary modules run
+instead of the single call. Cache entries stay in float32.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ PAGED_CLASSES = (StaticCache, PagedCache)  # caches that store entries in pages 
 def speed_up(model: Transformer, *, bits: int = 32, threads: int | None = None) -> FastTransformer:
     """Return a faster twin of a model for inference on a CPU.
 
-    The gain is largest for passes of up to 32 tokens in total.
+    The gain is largest for passes of up to 32 tokens, over all sequences.
 
     Args:
         model: a `Transformer` in float32 on the CPU. It is not changed; the twin shares its embedding and
             final norm, and copies the other weights.
-        bits: bits per stored weight. 32 changes the logits by rounding errors only. 16 rounds each weight to
-            float16, by at most one part in 2,048 (more for tiny weights). 8 rounds it to one of 255 levels
-            per row, which is lossy. Computation is always in float32.
-        threads: number of threads that share a matrix. None uses the number of PyTorch's threads, reduced
-            if necessary so that each thread has at least 2**14 weights of an average matrix; with fewer,
-            starting a thread takes longer than its work.
+        bits: bits per stored weight. With 32, logits change only by rounding errors. With 16, each weight is
+            rounded to float16, by at most one part in 2,048 (more for tiny weights). With 8, each weight is
+            rounded to one of 255 levels per row, which is lossy. Computation is always in float32.
+        threads: number of threads among which each matrix is divided. None uses the number of PyTorch's
+            threads, reduced if necessary so that each thread has at least 2**14 weights of an average matrix;
+            with fewer, starting a thread takes longer than its work.
 
     Raises:
-        ValueError: bits or threads is out of range; the model is not a plain `Transformer` in float32 on
-            the CPU; or a weight is NaN or too large for the number of bits.
+        ValueError: bits or threads is out of range; the model is not a plain `Transformer` in float32 on the
+            CPU; or a weight is NaN or too large for the number of bits.
     """
     if bits not in BITS:
         raise ValueError(f"bits is {bits!r}; expected 32, 16 or 8")
@@ -77,7 +77,7 @@ def speed_up(model: Transformer, *, bits: int = 32, threads: int | None = None) 
 
 
 def weights_per_product(model: Transformer) -> int:
-    """Return the average number of weights in the four matrices that `stack_linears` makes of a layer."""
+    """Return the average number of weights in the four matrices that `stack_linears` makes per layer."""
     layers = [part.weight.numel() for part in model.layers.modules() if isinstance(part, nn.Linear)]
     return sum(layers) // (4 * len(model.layers))
 
@@ -95,14 +95,15 @@ def check_plain(model: Transformer) -> None:
 
 
 def quantize_weight(weight: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return a matrix (F, C) stored in `bits` bits per weight, as `kernels` reads it, and the scales.
+    """Convert a matrix to `bits` bits per weight, in the form that `kernels` reads.
 
     Args:
-        weight: matrix in float32, (F, C).
+        weight: matrix in float32, of shape (F, C).
         bits: 32, 16 or 8.
 
     Returns:
-        The matrix (F, C) and the scale by which each of its rows has to be multiplied, (F,).
+        The converted matrix, of shape (F, C), and one scale per row, of shape (F,). Each row has to be
+        multiplied by its scale.
 
     Raises:
         ValueError: a weight is NaN or too large for the number of bits.
@@ -121,12 +122,14 @@ def quantize_weight(weight: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarr
 
 
 class NarrowLinear(nn.Module):
-    """A linear layer, from x (…, C) to (…, F), whose matrix may be stored in fewer bits.
+    """A linear layer whose matrix may be stored in fewer than 32 bits per weight.
+
+    Its input has shape (…, C), its output (…, F).
 
     Args:
-        matrix: the matrix, (F, C), as `quantize_weight` returns it.
-        scale: scale of each row of the matrix, (F,).
-        bias: the bias, (F,).
+        matrix: the matrix, of shape (F, C), as `quantize_weight` returns it.
+        scale: scale of each row of the matrix, of shape (F,).
+        bias: the bias, of shape (F,).
     """
 
     def __init__(self, matrix: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> None:
@@ -139,13 +142,13 @@ class NarrowLinear(nn.Module):
         return multiply(rows).view(*x.shape[:-1], -1)
 
     def multiply_with_kernel(self, rows: np.ndarray) -> Tensor:
-        """Return the layer's outputs (N, F) for rows (N, C), computed by the compiled loop."""
+        """Return the layer's outputs, (N, F), for rows of shape (N, C), computed by the compiled loop."""
         out = np.empty((len(rows), len(self.matrix)), np.float32)
         kernels.linear_loop(rows, self.matrix, self.scale, self.bias, out)
         return torch.from_numpy(out)
 
     def multiply_with_torch(self, rows: np.ndarray) -> Tensor:
-        """Return the layer's outputs (N, F) for rows (N, C), computed by PyTorch.
+        """Return the layer's outputs, of shape (N, F), for rows of shape (N, C), computed by PyTorch.
 
         The matrix is first converted to float32, also by PyTorch: if Numba's threads did this, they and
         PyTorch's threads would wait for each other in busy loops. The product is computed by oneDNN if
@@ -159,14 +162,14 @@ class NarrowLinear(nn.Module):
 
 
 def stack_linears(layers: Iterable[Sequence[nn.Linear]], bits: int) -> kernels.Matrices:
-    """Merge several linear layers of each layer of the model into one matrix, and stack the matrices.
+    """Merge several linear layers per model layer into one matrix, and stack these over the model layers.
 
     Args:
         layers: for each layer of the model, the linear layers to merge, such as those for q, k and v.
         bits: bits per stored weight.
 
     Returns:
-        Matrices (L, F, C), scales (L, F) and biases (L, F).
+        Matrices of shape (L, F, C), scales of shape (L, F), and biases of shape (L, F).
     """
     matrices, scales, biases = [], [], []
     for linears in layers:
@@ -181,7 +184,7 @@ def stack_linears(layers: Iterable[Sequence[nn.Linear]], bits: int) -> kernels.M
 def unstack_linears(
     matrices: kernels.Matrices, layer: int, originals: Sequence[nn.Linear]
 ) -> list[NarrowLinear]:
-    """Return the linear layers that `stack_linears` merged, as views that share its memory.
+    """Return the linear layers that `stack_linears` merged, as views of the stacked matrices.
 
     Args:
         matrices: the result of `stack_linears`.
@@ -202,7 +205,7 @@ class FastTransformer(Transformer):
 
     Attributes:
         bits: bits per stored weight.
-        threads: number of threads that share a matrix.
+        threads: number of threads among which each matrix is divided.
     """
 
     def __init__(self, model: Transformer, bits: int) -> None:
@@ -265,14 +268,15 @@ class FastTransformer(Transformer):
         return logits
 
     def can_run_in_one_call(self, tokens: Tensor, cache: Any) -> bool:
-        """Return whether the pass is small enough for the single call, and no part has a hook."""
+        """Return whether the pass is small enough for the single call, and no module has a hook."""
         n, n_entries = tokens.numel(), cache.length + tokens.shape[-1]
         return n <= MAX_TOKENS and n * n_entries <= MAX_PAIRS and not any(self.hooks)
 
     def run_in_one_call(self, tokens: Tensor, cache: Any) -> np.ndarray:
-        """Run ids (B, T) through all layers in a single call; return the input of the final norm, (B, T, C).
+        """Run token ids through all layers in a single call. Return the input of the final norm.
 
-        The new entries are written to the cache, but count only after `cache.advance`.
+        The ids have shape (B, T), the result (B, T, C). The new entries are written to the cache, but take
+        effect only with `cache.advance`.
         """
         B, T = tokens.shape
         x = self.embed_tokens.weight.detach().numpy()[tokens.numpy()]

@@ -1,18 +1,21 @@
 """Compiled loops that compute the layers of a model on a CPU.
 
 Numba compiles each loop for this machine's processor when the loop first runs. Loops over `prange` are split
-over the CPU cores. A loop that repeats a function or module of the package is named after it, with `_loop`.
+over the CPU cores. A loop that computes the same as a function or module of the package has its name, with
+`_loop` added.
 
 A matrix is stored as float32, as the bits of float16 (viewed as uint16), or as int8 with one scale per row.
-Only this stored form is read from memory: each number is converted to float32 in a register when it is used.
+Only this stored form is read from memory: each weight is converted to float32 in a register when it is used.
 Sums are computed in float32 in another order than PyTorch's, so their last digits differ.
 
-Entries of a cache are stored in pages of R slots: one layer's keys have shape (P, Hkv, R, D). `tables` (B, …)
-has the page numbers of each sequence, in order. A static cache is treated as one long page per sequence.
+Entries of a cache are stored in pages of R slots: one layer's keys have shape (P, Hkv, R, D). `tables`, of
+shape (B, …), has the page indices of each sequence, in order. A static cache is treated as one long page per
+sequence.
 
-In shapes, B is the number of sequences, T the number of columns of each, N = B · T, C and F are widths, H and
-Hkv numbers of heads, and D is the width of a head. The new tokens of a sequence are in its last columns. The
-columns before them are padding, for which no entry is stored.
+In shapes, B is the number of sequences and T the number of columns per sequence; N is B · T. C and F are
+widths of vectors. H is the number of query heads, Hkv the number of KV heads, and D the width of a head. The
+new tokens of a sequence are in its last columns. The columns before them are padding, for which no entry is
+stored.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ PARALLEL: Any = SERIAL | {"parallel": True}
 
 
 def convert_to_float32(context: Any, number: Any) -> tuple[Any, Any]:
-    """Generate code that converts a number to float32; a uint16 is taken as the bits of a float16."""
+    """Generate code that converts a number to float32. A uint16 is interpreted as the bits of a float16."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         if signature.args[0] == types.uint16:
@@ -48,7 +51,7 @@ to_float32: Any = intrinsic(convert_to_float32)
 
 @njit(**SERIAL)
 def dot_one_by_four(x: Array, a: Array, b: Array, c: Array, d: Array) -> FourDots:
-    """Return the dot products of a vector x (C,) with four rows a, b, c, d of a matrix."""
+    """Return the dot products of a vector x with four rows a, b, c, d of a matrix, all of shape (C,)."""
     xa = xb = xc = xd = np.float32(0)
     for i in range(x.shape[0]):
         xa += to_float32(a[i]) * x[i]
@@ -60,9 +63,9 @@ def dot_one_by_four(x: Array, a: Array, b: Array, c: Array, d: Array) -> FourDot
 
 @njit(**SERIAL)
 def dot_two_by_four(x: Array, y: Array, a: Array, b: Array, c: Array, d: Array) -> tuple[FourDots, FourDots]:
-    """Return the dot products of two vectors x, y (C,) with four rows a, b, c, d of a matrix.
+    """Return the dot products of two vectors x, y with four rows a, b, c, d of a matrix, all of shape (C,).
 
-    Each row of the matrix is read only once. The result has the four products of x, then those of y.
+    Each row of the matrix is read only once. The result has the four products with x, then those with y.
     """
     xa = xb = xc = xd = ya = yb = yc = yd = np.float32(0)
     for i in range(x.shape[0]):
@@ -80,9 +83,9 @@ def dot_two_by_four(x: Array, y: Array, a: Array, b: Array, c: Array, d: Array) 
 
 @njit(**SERIAL)
 def dot_next_by_four(x: Array, n: int, a: Array, b: Array, c: Array, d: Array) -> tuple[FourDots, FourDots]:
-    """Return the dot products of rows n and n + 1 of x (N, C) with four rows a, b, c, d of a matrix.
+    """Return the dot products of rows n and n + 1 of x with four rows a, b, c, d of a matrix.
 
-    If n is the last row of x, its products are returned twice.
+    x has shape (N, C). If n is the last row of x, its products are returned twice.
     """
     if n + 1 < x.shape[0]:
         return dot_two_by_four(x[n], x[n + 1], a, b, c, d)
@@ -92,9 +95,10 @@ def dot_next_by_four(x: Array, n: int, a: Array, b: Array, c: Array, d: Array) -
 
 @njit(**PARALLEL)
 def linear_loop(x: Array, matrix: Array, scale: Array, bias: Array, out: Array) -> None:
-    """Multiply x (N, C) by a matrix (F, C) with scaled rows, add the bias, and store this in out (N, F).
+    """Multiply x by a matrix with scaled rows, add the bias, and store the result in out.
 
-    Four distant rows of the matrix are read at a time, because memory delivers four streams faster than one.
+    x has shape (N, C), matrix (F, C), and out (N, F). Four distant rows of the matrix are read at a time,
+    because memory delivers four streams faster than one.
     """
     N, F = out.shape
     quarter = (F + 3) // 4
@@ -113,9 +117,10 @@ def linear_loop(x: Array, matrix: Array, scale: Array, bias: Array, out: Array) 
 
 @njit(**PARALLEL)
 def gated_linear_loop(x: Array, matrix: Array, scale: Array, out: Array) -> None:
-    """Compute silu(gate(x)) · up(x) for each row of x (N, C), and store the result in out (N, F).
+    """Compute silu(gate(x)) · up(x) for each row of x, and store the result in out.
 
-    The matrix (2F, C) has the F rows of gate, then the F rows of up; each row has its scale.
+    x has shape (N, C), out (N, F). The matrix, (2F, C), has the F rows of gate, then the F rows of up. Each
+    row has its own scale.
     """
     N, F = out.shape
     half = (F + 1) // 2
@@ -140,7 +145,7 @@ def silu(x: Any) -> Any:
 
 @njit(**SERIAL)
 def norm_loop(x: Array, weight: Array, eps: np.float32, out: Array) -> None:
-    """Compute the RMS norm of each row of x (N, C), and store it in out (N, C)."""
+    """Compute the RMS norm of each row of x, and store it in out. Both have shape (N, C)."""
     N, C = x.shape
     for n in range(N):
         total = np.float32(0)
@@ -153,9 +158,9 @@ def norm_loop(x: Array, weight: Array, eps: np.float32, out: Array) -> None:
 
 @njit(**SERIAL)
 def rope_cos_sin_loop(position: int, frequencies: Array, cos: Array, sin: Array) -> None:
-    """Compute the cosine and sine of each pair's angle at a position, and store them in cos and sin (D / 2,).
+    """Compute the cosine and sine of each channel pair's angle at a position; store them in cos and sin.
 
-    `frequencies` (D / 2,) are in radians per position.
+    `frequencies` are in radians per position. All three arrays have shape (D / 2,).
     """
     for i in range(frequencies.shape[0]):
         angle = np.float32(position) * frequencies[i]
@@ -164,7 +169,10 @@ def rope_cos_sin_loop(position: int, frequencies: Array, cos: Array, sin: Array)
 
 @njit(**SERIAL)
 def rotate_loop(x: Array, cos: Array, sin: Array, out: Array) -> None:
-    """Rotate each pair (i, i + D / 2) of one head's vector x (D,), and store the result in out (D,)."""
+    """Rotate each pair of channels (i, i + D / 2) in one head's vector x; store the result in out.
+
+    x and out have shape (D,).
+    """
     half = x.shape[0] // 2
     for i in range(half):
         out[i] = x[i] * cos[i] - x[half + i] * sin[i]
@@ -173,10 +181,11 @@ def rotate_loop(x: Array, cos: Array, sin: Array, out: Array) -> None:
 
 @njit(**SERIAL)
 def locate_token(n: int, T: int, lengths: Array, new: Array) -> tuple[int, int]:
-    """Return the sequence b of token n, 0 <= n < B · T, and the token's position in that sequence.
+    """Return the index b of the sequence that has token n, and the token's position in that sequence.
 
-    The position is -1 if the token is padding. lengths, new (B,): the numbers of entries stored so far and of
-    new tokens, for each sequence.
+    n counts the columns of all sequences, from 0 to B · T - 1. The position is -1 if the token is padding.
+    For each sequence, `lengths` has the number of entries stored so far, and `new` the number of new tokens;
+    both have shape (B,).
     """
     b = n // T
     column = n % T - (T - new[b])
@@ -189,7 +198,7 @@ def attend_loop(
 ) -> None:
     """Let each new token attend to the entries of its sequence up to its own position, in one layer.
 
-    Queries are in q (N, H, D). Contexts are stored in out (N, H, D), with 0 for padding.
+    The queries q have shape (N, H, D). The contexts are stored in out, of the same shape, with 0 for padding.
     """
     N, H, D = q.shape
     Hkv, R = k.shape[1:3]
@@ -239,19 +248,19 @@ def layers_loop(
     gate_up: Matrices,
     down: Matrices,
 ) -> None:
-    """Run all layers on the residual stream x (N, C), in place, and store the new entries in the pages.
+    """Run all layers on the residual stream x, in place, and store the new entries in the pages.
 
     Args:
-        x: embeddings of the tokens; afterwards the input of the final norm.
-        frequencies: of RoPE, in radians per position, (D / 2,).
-        k, v: pages of keys and of values, (L, P, Hkv, R, D).
-        tables: page numbers of each sequence, (B, …).
-        lengths, new: number of entries stored so far and of new tokens, for each sequence, (B,).
-        eps: added to the mean square in each norm.
-        scale: factor of attention scores.
-        norms: weights of the norms before attention and before the MLP, (L, 2, C).
-        qkv, o, gate_up, down: matrices of each layer's four products, in which q, k and v are concatenated,
-            and gate and up.
+        x: embeddings of the tokens, of shape (N, C); afterwards, the input of the final norm.
+        frequencies: RoPE frequencies, in radians per position, of shape (D / 2,).
+        k, v: pages of keys, and pages of values, both of shape (L, P, Hkv, R, D).
+        tables: page indices of each sequence, of shape (B, …).
+        lengths, new: as in `locate_token`.
+        eps: constant that each norm adds to the mean square.
+        scale: factor by which attention scores are multiplied.
+        norms: weights of the norms before attention and before the MLP, of shape (L, 2, C).
+        qkv, o, gate_up, down: matrices of each layer's four products. q, k and v are concatenated, and so are
+            gate and up.
     """
     L, _, Hkv, R, D = k.shape
     N, C = x.shape

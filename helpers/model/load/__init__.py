@@ -2,8 +2,8 @@
 
 Supported models are Llama (including SmolLM2), SmolLM3, Mistral, Qwen2, Qwen2.5, Qwen3, DeepSeek-V3 without
 experts, and the models of this project. A checkpoint is a folder in the Hugging Face layout, a name on the
-Hugging Face Hub, or a GGUF file. A checkpoint that this package cannot run correctly is rejected with an
-error that names the reason.
+Hugging Face Hub, or a GGUF file. If this package cannot run a checkpoint correctly, it raises an error that
+names the reason.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def load(
     Args:
         source: a folder with config.json and either model.safetensors or the index of several such files; a
             .gguf file, or a folder with one .gguf file and no config.json; or a name on the Hub, owner/name.
-        dtype: dtype of the weights in memory. None keeps that of the files; for a GGUF file it means float32.
+        dtype: dtype of the weights in memory. None keeps the dtype of the safetensors files; for a GGUF file,
+            None means float32.
         max_seq_len: maximum sequence length, if it is to be shorter than the checkpoint's, such as the window
             of a model with sliding windows.
 
@@ -38,8 +39,9 @@ def load(
         The model, with all its weights, on the CPU.
 
     Raises:
-        CheckpointError: part of the checkpoint is missing, damaged, unexpected or not supported; the message
-            names it. A changed weight that is still a finite number cannot be detected.
+        CheckpointError: a file, tensor or setting of the checkpoint is missing, damaged, unexpected or not
+            supported; the message names it. A changed weight that is still a finite number cannot be
+            detected.
     """
     if dtype is not None and dtype not in DTYPES:
         raise CheckpointError(f"dtype is {dtype!r}; expected a float type, such as torch.float32")

@@ -1,4 +1,4 @@
-"""Convert config.json of Hugging Face checkpoints to a `ModelConfig`, and back."""
+"""Convert the config.json of a Hugging Face checkpoint to a `ModelConfig`, and back."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def read_config(folder: str | Path, max_seq_len: int | None = None) -> ModelConf
         max_seq_len: as in `load`.
 
     Raises:
-        CheckpointError: a file is missing or damaged, or the model is not supported.
+        CheckpointError: one of the two files is missing or damaged, or the model is not supported.
     """
     path, generation = Path(folder) / CONFIG_FILE, Path(folder) / GENERATION_FILE
     check_config_exists(path)
@@ -135,14 +135,15 @@ def check_config_exists(path: Path) -> None:
 def config_from_json(data: dict[str, Any], max_seq_len: int | None = None) -> ModelConfig:
     """Return the config that the content of config.json describes.
 
-    A missing key has the default of the model's class in `transformers`.
+    A missing config key gets the default that `transformers` has for the model's class.
 
     Args:
         data: content of config.json.
         max_seq_len: as in `load`.
 
     Raises:
-        ValueError: the value of a key is invalid, or not supported because it changes the computation.
+        ValueError: the value of a config key is invalid, or the computation that it requires is not
+            supported.
     """
     refuse_unsupported(data)
     family = data["model_type"]
@@ -219,7 +220,8 @@ def config_to_json(config: ModelConfig, dtype: torch.dtype) -> dict[str, Any]:
 
 
 def required_values(config: LatentConfig) -> dict[str, Any]:
-    """Return the values, by key, that config.json of a DeepSeek-V3 must have for this package to run it."""
+    """Return the values, by config key, that a DeepSeek-V3 checkpoint must have for this package to run it.
+    """
     return {
         "first_k_dense_replace": config.n_layers,  # no layer has experts
         "q_lora_rank": None,  # queries are not compressed
@@ -231,12 +233,12 @@ def required_values(config: LatentConfig) -> dict[str, Any]:
 
 
 def read_size(data: dict[str, Any], key: str) -> int:
-    """Return the value of a key in config.json. ValueError unless it is a whole number greater than 0."""
+    """Return the value of a key in config.json. Raise ValueError unless it is a whole number over 0."""
     return check_whole(key, data[key])
 
 
 def checked_range(key: str, value: Any) -> float:
-    """Return the value of a key. ValueError if it is outside the range in `RANGES`."""
+    """Return the value of a config key. Raise ValueError if it is outside the key's range in `RANGES`."""
     low, high = RANGES[key]
     if not is_number(value) or not low <= value <= high:
         got = reprlib.repr(value)
@@ -245,19 +247,22 @@ def checked_range(key: str, value: Any) -> float:
 
 
 def read_eos_ids(data: dict[str, Any]) -> tuple[int, ...]:
-    """Return the ids of the tokens that end a reply; the file may have one id, a list, or no such key."""
+    """Return the ids of the tokens that end a reply, from the content of a config file.
+
+    The file may have a single id, a list of ids, or no such key.
+    """
     eos = data.get("eos_token_id")
     return tuple(eos) if isinstance(eos, list) else () if eos is None else (eos,)
 
 
 def read_rope(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of RoPE: rope_theta, rope_type, and those of the scaling, by key.
+    """Return the RoPE settings, by config key: rope_theta, rope_type, and the settings of the scaling.
 
-    Old files have the keys rope_theta and rope_scaling, new files rope_parameters. If these disagree, the
-    choice is that of `transformers`.
+    Old config files have the keys rope_theta and rope_scaling, new ones have rope_parameters. If a file has
+    all of them, the same values are used as in `transformers`.
 
     Raises:
-        ValueError: the type of scaling is not supported.
+        ValueError: the scaling type is not supported.
     """
     key = "rope_scaling" if data.get("rope_scaling") else "rope_parameters"
     given = data.get(key) or {}
@@ -289,7 +294,7 @@ def refuse_unsupported(data: dict[str, Any]) -> None:
 
 
 def refuse_unsupported_values(data: dict[str, Any]) -> None:
-    """Raise ValueError if a key has a value with which the model would compute something unsupported."""
+    """Raise ValueError if a config key has a value that requires an unsupported computation."""
     for key in NEUTRAL.keys() & data.keys():
         if data[key] not in NEUTRAL[key]:
             got = f"{key} {reprlib.repr(data[key])}"
@@ -297,7 +302,7 @@ def refuse_unsupported_values(data: dict[str, Any]) -> None:
 
 
 def unsupported_features(data: dict[str, Any]) -> dict[str, str]:
-    """Return the unsupported features of a model, by name, each with the key and value that show it.
+    """Return the unsupported features of a model, by name, each with the config key and value that show it.
 
     Nested dictionaries are searched too.
 
@@ -314,10 +319,10 @@ def unsupported_features(data: dict[str, Any]) -> dict[str, str]:
 
 
 def sliding_window_of(data: dict[str, Any]) -> int | None:
-    """Return the size of the sliding window in tokens; None if no layer has a window.
+    """Return the length of the sliding window, in tokens, or None if no layer has a window.
 
-    This is what `transformers` computes: a Llama or a DeepSeek-V3 never has windows, even if its file has the
-    key.
+    The result is the same as in `transformers`: a Llama or a DeepSeek-V3 never has windows, even if its
+    config.json has the key.
     """
     family, types = data["model_type"], data.get("layer_types")
     windows = family in ("qwen2", "qwen3", "smollm3") and data["use_sliding_window"]
@@ -334,12 +339,12 @@ def max_context(checkpoint_max: int, window: int | None, requested: int | None) 
     """Return the maximum sequence length, in tokens.
 
     Args:
-        checkpoint_max: maximum length of the checkpoint.
-        window: size of the sliding window; None without a window.
-        requested: length that the caller asks for; None for the checkpoint's.
+        checkpoint_max: maximum sequence length in the checkpoint's config.
+        window: length of the sliding window; None without a window.
+        requested: maximum sequence length that the caller asks for; None uses `checkpoint_max`.
 
     Raises:
-        ValueError: the length exceeds `checkpoint_max`, or the sliding window.
+        ValueError: the result would exceed `checkpoint_max` or the sliding window.
     """
     length = checkpoint_max if requested is None else check_whole("max_seq_len", requested)
     if length > checkpoint_max:

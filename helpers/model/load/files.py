@@ -1,4 +1,4 @@
-"""The error that all functions for checkpoints raise, and a function that reads JSON files."""
+"""The error for checkpoints that cannot be loaded, and a function that reads JSON files."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any
 
 
 class CheckpointError(ValueError):
-    """A checkpoint is damaged, incomplete, or of a type that this package cannot run correctly."""
+    """Raised when a checkpoint is damaged or incomplete, or when this package cannot run it correctly."""
 
 
 def unsupported_error(message: str) -> ValueError:
     """Return an error for a model with features that this package does not support.
 
     Args:
-        message: says what was found and what was expected.
+        message: what was found and what was expected.
     """
     return ValueError(f"{message}; or watch it instead, with helpers.recording.hf.watch")
 
 
 @contextmanager
 def checkpoint_errors(path: Path, message: str = "") -> Iterator[None]:
-    """Turn any error in the `with` block into a CheckpointError about a file.
+    """Turn any error in the `with` block into a CheckpointError that names a file.
 
-    A CheckpointError is left unchanged, and so is an ImportError: a missing package is not a fault of the
+    A CheckpointError is left unchanged. So is an ImportError, because a missing package is not a fault of the
     file.
 
     Args:
@@ -42,7 +42,10 @@ def checkpoint_errors(path: Path, message: str = "") -> Iterator[None]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file. CheckpointError if the file is missing or contains anything else."""
+    """Return the JSON object in a file.
+
+    Raise CheckpointError if the file is missing or has anything else.
+    """
     with checkpoint_errors(path):
         data = json.loads(path.read_bytes())
     if not isinstance(data, dict):

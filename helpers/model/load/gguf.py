@@ -1,7 +1,8 @@
 """Read GGUF files, which llama.cpp, Ollama and LM Studio use: metadata, and weights of 2 to 32 bits.
 
 The header is read here and not by `gguf.GGUFReader`. For a vocabulary of 128,000 tokens, that class takes 10
-seconds and 635 MiB, compared with 0.3 seconds and 39 MiB here; and if a length is damaged, it never ends.
+seconds and 635 MiB, compared with 0.3 seconds and 39 MiB here; and if a stored length is damaged, that class
+runs forever.
 """
 
 from __future__ import annotations
@@ -77,15 +78,16 @@ STRING, ARRAY = 8, 9
 class Gguf:
     """An open GGUF file.
 
-    A damaged length that exceeds the file raises an error at once, without using much memory or time.
+    A damaged length that points beyond the end of the file raises an error at once, without using much memory
+    or time.
 
     Attributes:
-        metadata: values by key. If a list that describes the model, such as one value per layer, has equal
-            values, it is replaced by that value.
-        tensors: for each tensor, by its name in the file, the stored bytes, row by row, and their type.
+        metadata: metadata values by key. If all elements of a list that describes the model are equal, such
+            as one value per layer, the list is replaced by that value.
+        tensors: for each tensor, by its name in the file, a pair: the stored bytes, row by row, and the type.
 
     Raises:
-        CheckpointError: the file is damaged, not a GGUF file, or only one of several parts.
+        CheckpointError: the file is damaged, not a GGUF file, or only one of several files that form a model.
     """
 
     def __init__(self, path: Path) -> None:
@@ -105,7 +107,7 @@ class Gguf:
             raise CheckpointError(f"{path} is one of {self.metadata['split.count']} parts; expected one file")
 
     def unpack(self, form: str) -> tuple[Any, ...]:
-        """Return the next values in the file, and advance past them.
+        """Return the next values in the file, and advance the read position past them.
 
         Args:
             form: format of the values, as in the module `struct`.
@@ -122,7 +124,7 @@ class Gguf:
         return self.unpack(f"{self.unpack('Q')[0]}s")[0].decode()
 
     def read_value(self) -> Any:
-        """Return the next value of the metadata, a number, string or list, which is preceded by its type."""
+        """Return the next metadata value: a number, a string or a list, which is preceded by its type."""
         (value_type,) = self.unpack("I")
         if value_type != ARRAY:
             return self.read_string() if value_type == STRING else self.unpack(NUMBERS[value_type])[0]
@@ -137,13 +139,14 @@ class Gguf:
         return {key: value for key, value in self.metadata.items() if key.startswith(prefix)}
 
     def place_tensors(self, infos: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-        """Yield the name of each tensor, and a pair of its stored bytes, row by row, and their type.
+        """Yield (name, (stored bytes, type)) for each tensor. The bytes are arranged in rows.
 
-        Tensors fill the rest of the file without gaps, so that a damaged shape, type or offset is detected.
+        The tensors must fill the file without gaps, from here to its end, so that a damaged shape, type or
+        offset is detected.
 
         Args:
-            infos: for each tensor, by its name, the shape, the number of the type, and the offset in bytes
-                from the first tensor.
+            infos: for each tensor, by name: the shape, the code of the type, and the offset in bytes from the
+                first tensor.
 
         Raises:
             ValueError: a tensor does not begin where the previous tensor ends, or the file is too long.
@@ -164,7 +167,7 @@ class Gguf:
             raise ValueError(f"it has {len(self.data):,} bytes; expected {at:,}, where its last tensor ends")
 
     def get(self, key: str, *default: Any) -> Any:
-        """Return a value of the metadata, or the default if the key is missing.
+        """Return the metadata value of a key, or the default if the key is missing.
 
         Raises:
             CheckpointError: the key is missing, and there is no default.
@@ -174,7 +177,7 @@ class Gguf:
         return self.metadata.get(key, *default)
 
     def tensor(self, name: str) -> Tensor:
-        """Return a tensor, dequantized to float32. CheckpointError if `gguf` cannot dequantize its type."""
+        """Return a tensor, dequantized to float32. Raise CheckpointError if `gguf` cannot dequantize it."""
         with checkpoint_errors(self.path, f": the tensor {name}"):
             return torch.tensor(quants.dequantize(*self.tensors[name]))
 
@@ -203,14 +206,14 @@ def read_gguf(
 
 
 def rope_pairs_in_halves(weight: Tensor, head_dim: int) -> Tensor:
-    """Reorder the rows of a projection to queries or keys, for RoPE with pairs (i, i + D / 2).
+    """Reorder the rows of a query or key projection for RoPE with channel pairs (i, i + D / 2).
 
     For a Llama or SmolLM3, llama.cpp stores these rows in the order for pairs (2i, 2i + 1), which its
-    rotation needs; with that order, this package's model would write only a few sensible words. For other
+    rotation needs; with that order, this package's model would generate only a few sensible words. For other
     architectures, llama.cpp leaves the order unchanged.
 
     Args:
-        weight: matrix of the projection, (heads · D, C).
+        weight: matrix of the projection, of shape (heads · D, C).
         head_dim: width of a head, D.
     """
     if len(weight) % head_dim:
@@ -219,11 +222,11 @@ def rope_pairs_in_halves(weight: Tensor, head_dim: int) -> Tensor:
 
 
 def config_from_gguf(file: Gguf, max_seq_len: int | None) -> ModelConfig:
-    """Return the config that the metadata of a file describe.
+    """Return the config that a GGUF file's metadata describe.
 
     Raises:
         ValueError: the metadata describe a model that is not supported.
-        CheckpointError: a key is missing.
+        CheckpointError: a metadata key is missing.
     """
     arch = file.get("general.architecture")
     if arch not in ARCHITECTURES:
@@ -260,10 +263,10 @@ def config_from_gguf(file: Gguf, max_seq_len: int | None) -> ModelConfig:
 
 
 def refuse_unsupported(file: Gguf, arch: str) -> None:
-    """Raise ValueError if metadata of the model have an unknown key that is set, or an unsupported value.
+    """Raise ValueError if the model's metadata set an unknown key, or have an unsupported value.
 
     Args:
-        file: the file.
+        file: the open GGUF file.
         arch: name of the architecture.
     """
     for key, value in file.model_metadata().items():
@@ -281,12 +284,13 @@ def refuse_unsupported(file: Gguf, arch: str) -> None:
 
 
 def rope_scaling_of(file: Gguf, plain: ModelConfig) -> Llama3Scaling | None:
-    """Return the RoPE scaling of Llama 3.1, which a file stores as one factor per pair; None if it has none.
+    """Return Llama 3.1's RoPE scaling, which a GGUF file stores as one factor per pair of channels.
 
-    The models from Llama 3.1 to 3.3 differ only in `factor`, which is the factor of the slowest pair.
+    Return None if the file has no such factors. The models from Llama 3.1 to 3.3 differ only in `factor`,
+    which is the stored factor of the pair that rotates most slowly.
 
     Args:
-        file: the file.
+        file: the open GGUF file.
         plain: config of the model, without scaling.
 
     Raises:

@@ -15,14 +15,14 @@ TIMEOUT = 5.0  # seconds to wait for the first response of the Hub
 
 
 def find_checkpoint(source: str | Path) -> Path:
-    """Return the path of a checkpoint's folder or GGUF file; download the checkpoint if it is on the Hub.
+    """Return the path of a checkpoint's folder or GGUF file. If `source` is a name on the Hub, download it.
 
     Args:
         source: as in `load`. If a folder has no config.json and exactly one .gguf file, the path of that file
             is returned.
 
     Raises:
-        CheckpointError: the folder or name does not exist, or cannot be downloaded.
+        CheckpointError: the folder or the name does not exist, or the checkpoint cannot be downloaded.
     """
     path = Path(source)
     if path.is_dir():
@@ -40,7 +40,8 @@ def find_checkpoint(source: str | Path) -> Path:
 def download_checkpoint(name: str) -> Path:
     """Download a checkpoint from the Hub, showing progress bars; return its folder in the Hub's cache.
 
-    Files that are already in the cache are not downloaded again. Without a network, the cache alone is used.
+    Files that are already in the cache are not downloaded again. Without a network, only the Hub's cache is
+    used.
 
     Args:
         name: name on the Hub, owner/name.

@@ -1,4 +1,4 @@
-"""Read weights from one or several safetensors files, and write them to one; pickles are never read."""
+"""Read a model's weights from safetensors files, or write them to one such file. Pickles are never read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read_weights(folder: Path, dtype: torch.dtype | None) -> dict[str, Tensor]:
         dtype: as in `load`.
 
     Raises:
-        CheckpointError: a file is missing or damaged, or a tensor is unsuitable; see `convert_tensor`.
+        CheckpointError: a weight file is missing or damaged, or a tensor is unsuitable; see `convert_tensor`.
     """
     found = [name for name in (WEIGHTS, INDEX) if (folder / name).exists()]
     if len(found) != 1:
@@ -54,8 +54,8 @@ def read_weights(folder: Path, dtype: torch.dtype | None) -> dict[str, Tensor]:
 def save(model: Transformer, folder: str | Path) -> None:
     """Write a model to a folder, as config.json and model.safetensors.
 
-    The library `transformers` can load these files, except for a Llama whose hidden_size is not a multiple of
-    n_heads, or a model with layers that keep a state.
+    The library `transformers` can load these files, with two exceptions: a Llama whose hidden_size is not a
+    multiple of n_heads, and a model with layers that keep a state.
 
     Raises:
         CheckpointError: the model is tied, but its LM head differs from its embedding. Nothing is written.
@@ -68,7 +68,7 @@ def save(model: Transformer, folder: str | Path) -> None:
 
 
 def tensors_to_save(model: Transformer) -> dict[str, Tensor]:
-    """Return the tensors that `save` writes, by their names in the file.
+    """Return the tensors that `save` writes, by their names in model.safetensors.
 
     Raises:
         CheckpointError: as in `save`.

@@ -1,4 +1,4 @@
-"""Load the tokenizer and chat template of a checkpoint, from a folder or from a GGUF file's metadata."""
+"""Load a checkpoint's tokenizer and chat template, from its folder or from its GGUF file's metadata."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WORDS += r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 
 def load_tokenizer(source: str | Path) -> Tokenizer:
-    """Load the tokenizer of a checkpoint, including its chat template.
+    """Load a checkpoint's tokenizer, including the chat template.
 
     Args:
         source: as in `load`.
@@ -45,10 +45,10 @@ def load_tokenizer(source: str | Path) -> Tokenizer:
 
 
 def tokenizer_from_folder(folder: Path) -> Tokenizer:
-    """Load the tokenizer of a folder: tokenizer.json, special tokens, and chat template.
+    """Load a tokenizer from a checkpoint's folder: tokenizer.json, special tokens, and chat template.
 
-    The files are read by `transformers`. If they do not name the token that ends a text, it is taken from the
-    configs of the model.
+    The tokenizer's files are read by `transformers`. If they do not name the token that ends a text, it is
+    taken from generation_config.json or config.json.
     """
     from transformers import PreTrainedTokenizerFast  # takes seconds, and few need it
 
@@ -64,9 +64,9 @@ def tokenizer_from_folder(folder: Path) -> Tokenizer:
 
 
 def eos_token_of(folder: Path, tokenizer: Tokenizer) -> str | None:
-    """Return the first token that ends a reply, according to the configs of the model in the same folder.
+    """Return the first token that ends a reply, according to the model's config files in the folder.
 
-    None if no config names a token.
+    Return None if no config file names one.
     """
     for path in (folder / GENERATION_FILE, folder / CONFIG_FILE):
         if path.exists() and (ids := read_eos_ids(read_json(path))):
@@ -75,7 +75,7 @@ def eos_token_of(folder: Path, tokenizer: Tokenizer) -> str | None:
 
 
 def tokenizer_from_gguf(file: Gguf) -> Tokenizer:
-    """Return the tokenizer that the metadata of an open `Gguf` file describe.
+    """Return the tokenizer described by the metadata of an open `Gguf` file.
 
     Raises:
         CheckpointError: the tokenizer is not a byte-level BPE, or its pre-tokenizer is not supported.
@@ -105,7 +105,7 @@ def tokenizer_from_gguf(file: Gguf) -> Tokenizer:
 
 
 def pre_tokenizer_called(name: str) -> pre_tokenizers.PreTokenizer:
-    """Return the pre-tokenizer with this name in llama.cpp. CheckpointError if it is not supported."""
+    """Return the pre-tokenizer with this name in llama.cpp. Raise CheckpointError if it is not supported."""
     if name in ("smollm", "gpt-2"):
         words = pre_tokenizers.ByteLevel(add_prefix_space=False)
         digits = [pre_tokenizers.Digits(individual_digits=True)] if name == "smollm" else []
@@ -118,15 +118,15 @@ def pre_tokenizer_called(name: str) -> pre_tokenizers.PreTokenizer:
 
 
 def chat_prompt(tokenizer: Tokenizer, messages: Sequence[dict[str, str]]) -> str:
-    """Return the text of a chat as a prompt to encode, up to the point where the reply begins.
+    """Return a chat as a single prompt to encode, up to the point at which the reply begins.
 
-    The text is made by the tokenizer's chat template, a program by the author of the checkpoint that
-    `transformers` runs in a sandbox.
+    The prompt is made by the tokenizer's chat template. This is a program by the author of the checkpoint,
+    and `transformers` runs it in a sandbox.
 
     Args:
         tokenizer: a tokenizer with a chat template, from `load_tokenizer`.
-        messages: messages of the chat, in order: dicts with the keys "role" ("system", "user" or "assistant")
-            and "content".
+        messages: messages of the chat, in order. Each is a dict with the keys "role" ("system", "user" or
+            "assistant") and "content".
 
     Raises:
         CheckpointError: there is no chat template, or the template fails or rejects these messages.

@@ -1,4 +1,4 @@
-"""Check the weights of a checkpoint, whatever its file format, and make a model of them."""
+"""Check a checkpoint's weights, whatever its file format, and make a model with these weights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LM_HEAD, EMBEDDING = "lm_head.weight", "embed_tokens.weight"
 
 
 def convert_tensor(name: str, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
-    """Return a copy of a tensor that shares no memory with the file.
+    """Return a copy of a stored tensor that shares no memory with the weight file.
 
     Args:
         name: name of the tensor, for messages.
@@ -28,7 +28,7 @@ def convert_tensor(name: str, tensor: Tensor, dtype: torch.dtype | None) -> Tens
 
     Raises:
         CheckpointError: the tensor does not contain floats of 16 bits or more, or the copy contains NaN or
-            infinity, perhaps because a number is too large for `dtype`.
+            infinity, perhaps because a weight is too large for `dtype`.
     """
     if tensor.dtype not in DTYPES:
         raise CheckpointError(f"the tensor {name} is {tensor.dtype}; expected a float of 16 bits or more")
@@ -79,7 +79,8 @@ def make_model_with_weights(config: ModelConfig, weights: dict[str, Tensor]) -> 
 class NoInit(TorchFunctionMode):
     """A context that skips random initialization.
 
-    For tensors on the device `meta`, random initialization would make PyTorch import packages for seconds.
+    For tensors on the device `meta`, random initialization would make PyTorch import packages, which takes
+    seconds.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
