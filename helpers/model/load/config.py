@@ -220,8 +220,7 @@ def config_to_json(config: ModelConfig, dtype: torch.dtype) -> dict[str, Any]:
 
 
 def required_values(config: LatentConfig) -> dict[str, Any]:
-    """Return the values, by config key, that a DeepSeek-V3 checkpoint must have for this package to run it.
-    """
+    """Return the values, by config key, with which this package can run a DeepSeek-V3 checkpoint."""
     return {
         "first_k_dense_replace": config.n_layers,  # no layer has experts
         "q_lora_rank": None,  # queries are not compressed
