@@ -1,7 +1,8 @@
 """The training data of this project's model: weather diaries, generated from a small grammar and a seed.
 
 A diary begins with a name and a city, continues with the weather, and is signed with the same name and city.
-Some (name, city) pairs are held out of training: to sign their diaries, a model must copy, not memorize.
+Some (name, city) pairs are held out of training. To sign a diary with such a pair, a model must copy the
+words from the diary, because it cannot have memorized the pair.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ SINGLE_SENTENCE_SHARE = 1 / 3  # the share of entries that are single sentences
 
 @dataclass(frozen=True)
 class Diary:
-    """One diary: the name and city of its signature, and all its words, of which the last is `<eos>`."""
+    """One diary: the name and city in the signature, and all words. The last word is `<eos>`."""
 
     name: str
     city: str
@@ -81,7 +82,7 @@ class Diary:
 
     @property
     def text(self) -> str:
-        """The words, separated by spaces."""
+        """All words of the diary, separated by spaces."""
         return " ".join(self.words)
 
     @property
@@ -91,23 +92,26 @@ class Diary:
 
 
 def is_held_out(name: str, city: str) -> bool:
-    """Return whether a pair is held out of training; a fifth of the pairs of each name and each city are."""
+    """Return whether a (name, city) pair is held out of training.
+
+    For each name, and for each city, a fifth of the pairs are held out.
+    """
     return (NAMES.index(name) + CITIES.index(city)) % 5 == 0
 
 
 @functools.cache
 def name_city_pairs(held_out: bool = False) -> tuple[tuple[str, str], ...]:
-    """Return all (name, city) pairs that are used in training, or all that are held out."""
+    """Return all (name, city) pairs that are used in training, or else all pairs that are held out."""
     return tuple((name, city) for name in NAMES for city in CITIES if is_held_out(name, city) == held_out)
 
 
 def fill_sentence(template: str, rng: random.Random, **names: str) -> list[str]:
-    """Fill in a template and return its words; the full stop counts as a word.
+    """Fill the blanks of a template, and return the sentence's words. The full stop counts as a word.
 
     Args:
         template: a sentence with blanks, such as "{name} saw a {animal} .".
-        rng: chooses the words of the blanks in `BLANKS`.
-        names: the values of the other blanks, `name` and `city`.
+        rng: source of random choices, for the words that fill the blanks in `BLANKS`.
+        names: values for the other blanks, `name` and `city`.
     """
     words = {slot: rng.choice(choices) for slot, choices in BLANKS.items()}
     return template.format(**words, **names).split()
@@ -118,9 +122,9 @@ def random_diary(rng: random.Random, *, held_out: bool = False, min_quiet_words:
 
     Args:
         rng: source of random choices; the same seed gives the same diary.
-        held_out: use a (name, city) pair that is held out of training.
-        min_quiet_words: minimum number of words, 0 to 72, in the sentences before "Signed" that have neither
-            name nor city; None chooses it at random.
+        held_out: whether the (name, city) pair is one of those held out of training.
+        min_quiet_words: minimum number of words, 0 to 72, in the sentences with neither the name nor the
+            city; None chooses it at random.
 
     Raises:
         ValueError: `min_quiet_words` is out of range.
@@ -140,8 +144,8 @@ def random_diary(rng: random.Random, *, held_out: bool = False, min_quiet_words:
 def diary_body(rng: random.Random, name: str, city: str, min_quiet_words: int) -> list[str]:
     """Return the words of a diary without its signature.
 
-    They are an opening, three or four sentences with the name or city, and sentences with neither, which
-    have at least `min_quiet_words` words in all.
+    The diary has an opening, three or four sentences with the name or the city, and then sentences with
+    neither. These last sentences have at least `min_quiet_words` words in all.
     """
     templates = [rng.choice(OPENINGS), *rng.sample(PERSONAL, rng.choice((3, 4)))]
     words = [word for template in templates for word in fill_sentence(template, rng, name=name, city=city)]
@@ -152,7 +156,7 @@ def diary_body(rng: random.Random, name: str, city: str, min_quiet_words: int) -
 
 
 def corpus_entries(rng: random.Random) -> Iterator[tuple[str, ...]]:
-    """Yield an endless sequence of corpus entries, each the words of a diary or of a single sentence."""
+    """Yield an endless sequence of corpus entries: the words of a diary, or of a single sentence."""
     while True:
         if rng.random() < SINGLE_SENTENCE_SHARE:
             yield (*fill_sentence(rng.choice(QUIET), rng), EOS)
@@ -165,8 +169,8 @@ def training_texts(seed: int, length: int) -> Iterator[list[str]]:
 
     Args:
         seed: the same seed yields the same texts.
-        length: number of words in each text. A text begins where an entry begins, as a prompt does; its last
-            entry may be cut short.
+        length: number of words in each text. Like a prompt, each text begins at the beginning of a corpus
+            entry. Its last entry may be cut off.
     """
     rng = random.Random(seed)
     corpus = corpus_entries(rng)
@@ -178,7 +182,7 @@ def training_texts(seed: int, length: int) -> Iterator[list[str]]:
 
 
 def vocabulary() -> list[str]:
-    """Return the distinct words of the corpus: `<eos>`, the words of sentences, the names, and the cities."""
+    """Return the distinct words of the corpus: `<eos>`, the words of the sentences, the names, the cities."""
     sentences = " ".join((*QUIET, *OPENINGS, *PERSONAL, SIGNATURE)).split()
     fixed = [word for word in sentences if not word.startswith("{")]
     filled = [word for choices in BLANKS.values() for word in choices]
@@ -189,9 +193,9 @@ Rules = dict[str, list[tuple[str, ...]]]
 
 
 def week_rules(name: str, city: str) -> Rules:
-    """Return grammar rules, with start rule "{week}", for a signed report of the weather on seven days.
+    """Return grammar rules for a signed weather report on seven days. The start rule is "{week}".
 
-    No diary of the corpus contains such a report.
+    No diary in the corpus contains such a report.
     """
     words = BLANKS | {"name": [name], "city": [city]}
     days = " ".join(f"{day} is {{sky}} in {{city}} ." for day in BLANKS["day"])

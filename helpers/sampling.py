@@ -18,11 +18,11 @@ ROUNDING = 1e-9  # relative to p, so that the largest token is kept for any p
 
 @dataclass(frozen=True)
 class Sampling:
-    """Settings for choosing the tokens of a reply: greedily, or by sampling if a temperature is set.
+    """Settings for choosing a reply's tokens: greedily, or by sampling if a temperature is set.
 
     Args:
         temperature, top_k, top_p: as in `next_probabilities`, except that temperature None means greedy.
-        seed: seed of the random numbers; the same seed samples the same tokens.
+        seed: seed of the random number generator; the same seed samples the same tokens.
     """
 
     temperature: float | None = None
@@ -43,7 +43,10 @@ class Sampling:
         check_whole("seed", self.seed, minimum=0)
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
-        """Return the probability of each token, (V,); for greedy settings, the softmax of the logits."""
+        """Return the probability of each token, of shape (V,).
+
+        If greedy, this is the softmax of the logits.
+        """
         return next_probabilities(logits, self.temperature or 1.0, self.top_k, self.top_p)
 
     def __str__(self) -> str:
@@ -60,7 +63,7 @@ def check_sampling(sampling: Sampling, vocab_size: int) -> Sampling:
     """Return the settings unchanged if they are valid.
 
     Raises:
-        ValueError: they are not a `Sampling`, or their top_k is over `vocab_size`.
+        ValueError: `sampling` is not a `Sampling`, or its top_k is over `vocab_size`.
     """
     if not isinstance(sampling, Sampling):
         raise ValueError(f"sampling is {sampling!r}; expected settings such as Sampling(temperature=0.8)")
@@ -72,7 +75,7 @@ def check_sampling(sampling: Sampling, vocab_size: int) -> Sampling:
 def softmax(scores: np.ndarray) -> np.ndarray:
     """Return the softmax of scores along the last axis: weights that sum to 1, with 0 for a score of -inf.
 
-    A row in which every score is -inf gives zeros; plain softmax would divide 0 by 0 and give NaN.
+    A row in which every score is -inf gets only zeros. Plain softmax would divide 0 by 0 and return NaN.
     """
     peak = scores.max(axis=-1, keepdims=True)
     exps = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
@@ -81,12 +84,15 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 
 
 def greedy(logits: np.ndarray) -> int:
-    """Return the index of the largest of (V,) logits, or the lowest such index in a tie."""
+    """Return the index of the largest logit, or the lowest such index in a tie; logits have shape (V,)."""
     return int(np.argmax(check_logits(logits)))
 
 
 def keep_top_k(logits: np.ndarray, k: int) -> np.ndarray:
-    """Return (V,) logits with all but the k largest set to -inf; among equal logits, the first are kept."""
+    """Return logits with all but the k largest set to -inf.
+
+    Logits have shape (V,). Among equal logits, those with the lowest indices are kept.
+    """
     best = np.argsort(-logits, kind="stable")[:k]
     kept = np.full_like(logits, -np.inf)
     kept[best] = logits[best]
@@ -94,7 +100,11 @@ def keep_top_k(logits: np.ndarray, k: int) -> np.ndarray:
 
 
 def keep_top_p(logits: np.ndarray, p: float) -> np.ndarray:
-    """Return (V,) logits, with -inf for all but the fewest most probable tokens that together reach p."""
+    """Return logits with all but the nucleus set to -inf.
+
+    The nucleus is the smallest set of most probable tokens whose probabilities sum to at least p. Logits have
+    shape (V,).
+    """
     order = np.argsort(-logits, kind="stable")
     weights = softmax(logits)[order]
     before = np.cumsum(weights) - weights  # the sum over the more probable tokens
@@ -107,14 +117,14 @@ def keep_top_p(logits: np.ndarray, p: float) -> np.ndarray:
 def next_probabilities(
     logits: np.ndarray, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
 ) -> np.ndarray:
-    """Return the probability of each token, (V,), after temperature, top-k and top-p, in this order.
+    """Return the probability of each token, of shape (V,), after temperature, top-k and top-p, in this order.
 
     Args:
-        logits: one number per token, (V,).
+        logits: one logit per token, of shape (V,).
         temperature: a number over 0; below 1 it sharpens the distribution, above 1 it flattens it.
         top_k: number of most probable tokens to keep, 1 to V; None keeps all.
-        top_p: keep the fewest most probable tokens whose probabilities sum to at least this, over 0 and at
-            most 1; None keeps all.
+        top_p: cumulative probability, over 0 and at most 1. The smallest set of most probable tokens that
+            reaches it is kept; None keeps all.
 
     Raises:
         ValueError: a setting is out of range, or the logits are invalid (see `check_logits`).
@@ -132,13 +142,13 @@ def next_probabilities(
 
 
 def accept(drafted: Sequence[int], chosen: Sequence[int]) -> list[int]:
-    """Return the draft tokens before the first that differs from the model's choice, and then that choice.
+    """Return the draft tokens before the first that differs from the model's choice, then that choice.
 
-    If no token differs, all k draft tokens are returned, and then the model's choice after them.
+    If no draft token differs, return all k of them, then the model's choice for the next position.
 
     Args:
         drafted: k draft tokens.
-        chosen: the model's choices at their positions and at the next position, k + 1 tokens.
+        chosen: k + 1 tokens: the model's choice at the position of each draft token and at the next position.
     """
     a = 0
     while a < len(drafted) and drafted[a] == chosen[a]:
@@ -147,16 +157,17 @@ def accept(drafted: Sequence[int], chosen: Sequence[int]) -> list[int]:
 
 
 def accept_or_resample(p: np.ndarray, q: np.ndarray, token: int, u: float) -> np.ndarray | None:
-    """Accept or reject a draft token so that the resulting token has the distribution p, whatever q is.
+    """Accept or reject a draft token, such that the resulting token has the distribution p, whatever q is.
 
     Args:
-        p: the model's probabilities, (V,).
-        q: the probabilities from which the token was sampled, (V,).
+        p: the model's probabilities, of shape (V,).
+        q: the probabilities from which the draft token was sampled, of shape (V,).
         token: the draft token.
         u: a uniform random number, at least 0 and under 1.
 
     Returns:
-        None if the token is accepted; otherwise the probabilities from which to sample its replacement, (V,).
+        None if the token is accepted; otherwise the probabilities from which to sample its replacement, of
+        shape (V,).
 
     Source: Leviathan et al. 2022, arXiv:2211.17192; Chen et al. 2023, arXiv:2302.01318.
     """
@@ -169,14 +180,15 @@ def accept_or_resample(p: np.ndarray, q: np.ndarray, token: int, u: float) -> np
 def accept_sampled(
     drafted: Sequence[int], p: np.ndarray, q: np.ndarray, rng: np.random.Generator
 ) -> list[int]:
-    """Verify draft tokens in order and return those accepted, followed by one sampled token.
+    """Verify draft tokens in order. Return the accepted tokens, then one sampled token.
 
-    The sampled token replaces the first rejected token, or follows the last if all are accepted.
+    The sampled token replaces the first rejected draft token. If all are accepted, it follows the last.
 
     Args:
         drafted: k draft tokens.
-        p: the model's probabilities at their positions and at the next position, (k + 1, V).
-        q: the probabilities from which each draft token was sampled, (k, V).
+        p: the model's probabilities at the position of each draft token and at the next position, of shape (k
+            + 1, V).
+        q: the probabilities from which each draft token was sampled, of shape (k, V).
         rng: source of random numbers.
     """
     for n, token in enumerate(drafted):
@@ -187,12 +199,12 @@ def accept_sampled(
 
 
 def sample_index(weights: np.ndarray, rng: np.random.Generator) -> int:
-    """Return an index sampled with these probabilities, (V,), which sum to 1."""
+    """Return an index sampled with the given probabilities, which have shape (V,) and sum to 1."""
     return int(rng.choice(len(weights), p=weights))
 
 
 def make_chooser(sampling: Sampling, vocab_size: int) -> Chooser:
-    """Return a function that chooses a token, 0 to V - 1, given logits (V,).
+    """Return a function that maps logits, of shape (V,), to the id of the chosen token.
 
     Raises:
         ValueError: as in `check_sampling`.
@@ -205,7 +217,7 @@ def make_chooser(sampling: Sampling, vocab_size: int) -> Chooser:
 
 
 def check_logits(logits: np.ndarray) -> np.ndarray:
-    """Return logits as a float array, (V,).
+    """Return logits as a float array, of shape (V,).
 
     Raises:
         ValueError: the shape is not (V,), a logit is NaN or +inf, or every logit is -inf.
@@ -229,7 +241,7 @@ class Draft(NamedTuple):
 
 
 class Sampler:
-    """Chooses the tokens of a reply: `sample` chooses a draft token, `verify` accepts or replaces drafts.
+    """Chooses a reply's tokens: `sample` chooses a draft token, `verify` accepts or replaces draft tokens.
 
     Args:
         sampling: the settings.
@@ -242,10 +254,11 @@ class Sampler:
         self.rng = np.random.default_rng(sampling.seed)
 
     def sample(self, logits: np.ndarray) -> tuple[int, np.ndarray | None]:
-        """Choose a token from logits (V,).
+        """Choose a token, given logits of shape (V,).
 
         Returns:
-            The token, and the probabilities from which it was sampled, (V,), or None if greedy.
+            The token's id, and the probabilities from which it was sampled, of shape (V,). If greedy, None
+            instead of the probabilities.
         """
         if self.greedy:
             return greedy(logits), None
@@ -253,11 +266,12 @@ class Sampler:
         return sample_index(q, self.rng), q
 
     def verify(self, draft: Draft, logits: np.ndarray) -> list[int]:
-        """Return 1 to d + 1 new tokens: the accepted draft tokens and one more, which the model chooses.
+        """Return 1 to d + 1 new tokens: the accepted draft tokens, then one token that the model chooses.
 
         Args:
-            draft: d tokens.
-            logits: the model's logits at their positions and at the next position, (d + 1, V).
+            draft: d draft tokens, with their probabilities unless greedy.
+            logits: the model's logits at the position of each draft token and at the next position, of shape
+                (d + 1, V).
         """
         if self.greedy:
             return accept(draft.tokens, logits.argmax(axis=-1).tolist())

@@ -20,17 +20,18 @@ BYTE_OF |= {chr(256 + n): byte for n, byte in enumerate(sorted({*range(256)} - {
 class Tokenizer:
     """A tokenizer that converts text to token ids and back.
 
-    For this project's model, each word is a token; for other models, tokens are parts of words.
+    For this project's model, each token is a whole word. For other models, tokens are subwords.
     """
 
     def __init__(self, library: tokenizers.Tokenizer) -> None:
-        """Wrap a tokenizer of the `tokenizers` library, which is changed.
+        """Wrap a tokenizer of the `tokenizers` library.
 
-        Settings for training are switched off: truncation, padding and dropout.
+        This changes the wrapped tokenizer: truncation, padding and dropout, which are for training, are
+        switched off.
 
         Raises:
-            ValueError: the tokenizer's model is of a type for which `check_in_vocabulary` could not detect
-                unknown text.
+            ValueError: the tokenizer's model is not supported, because `check_in_vocabulary` could not detect
+                words or characters that it does not know.
         """
         model = library.model
         words, pieces = isinstance(model, models.WordLevel), isinstance(model, models.BPE)
@@ -66,7 +67,7 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """The number of ids, V, including those of added tokens."""
+        """The number of token ids, V, including the ids of added tokens."""
         return self.library.get_vocab_size()
 
     @property
@@ -83,9 +84,9 @@ class Tokenizer:
         return self.vocabulary[self.eos]
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids of a text, with the special tokens that tokenizer.json adds to each text.
+        """Return the token ids of a text, including special tokens that the tokenizer adds to every text.
 
-        Many tokenizers add a token at the beginning.
+        Many tokenizers add a special token at the beginning.
 
         Raises:
             ValueError: a word is not in the vocabulary; the message names the most similar known words. For a
@@ -95,7 +96,7 @@ class Tokenizer:
         return self.library.encode(text).ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of token ids, in which special tokens such as `<eos>` are written out.
+        """Decode token ids to text. Special tokens such as `<eos>` are written out.
 
         Raises:
             ValueError: an id is not in the vocabulary.
@@ -104,10 +105,11 @@ class Tokenizer:
         return self.library.decode(ids, skip_special_tokens=False)
 
     def words(self, ids: Sequence[int]) -> list[str]:
-        """Return the text of each token id, one string per id.
+        """Decode each token id to a string; return one string per id.
 
-        Each string includes the space that the token adds within a text. So joining the strings gives the
-        text, except that tokenizers such as Llama 2's drop a space at the beginning of a text.
+        Each string includes the space that the token adds within a text. Joining the strings therefore gives
+        the whole text, with one exception: tokenizers such as Llama 2's drop a space at the beginning of a
+        text.
 
         Raises:
             ValueError: an id is not in the vocabulary.
@@ -121,9 +123,9 @@ class Tokenizer:
             raise ValueError(f"token ids {invalid} are out of range; expected 0 to {self.vocab_size - 1}")
 
     def check_in_vocabulary(self, text: str) -> None:
-        """Raise ValueError if part of the text is not in the vocabulary.
+        """Raise ValueError if a word or character of the text is not in the vocabulary.
 
-        The library would drop that part, or replace it by another token.
+        The library would drop it, or replace it by the token for unknown words.
         """
         pieces = [
             piece for part in self.added_tokens_pattern.split(text) for piece in self.pre_tokenize(part)
@@ -138,9 +140,9 @@ class Tokenizer:
             raise ValueError(f"not in the vocabulary of {self.vocab_size} words: {'; '.join(unknown)}")
 
     def pre_tokenize(self, text: str) -> list[str]:
-        """Return the pieces of a text in which the library looks up tokens.
+        """Normalize and pre-tokenize a text as the library does; return the pieces.
 
-        The text is normalized and pre-tokenized as the library does it.
+        The library then splits each piece into tokens separately.
         """
         if self.library.normalizer is not None:
             text = self.library.normalizer.normalize_str(text)
@@ -151,7 +153,8 @@ class Tokenizer:
     def has_character(self, character: str) -> bool:
         """Return whether a character can be encoded.
 
-        It can if the vocabulary has the character or, in a tokenizer with byte fallback, all of its bytes.
+        This is so if the character is in the vocabulary. With byte fallback, it is also so if all bytes of
+        the character are in the vocabulary.
         """
         if character in self.vocabulary:
             return True
@@ -159,7 +162,7 @@ class Tokenizer:
         return self.library.model.byte_fallback and all(token in self.vocabulary for token in byte_tokens)
 
     def nearest(self, word: str) -> list[str]:
-        """Return the three words of the vocabulary that are most similar to a word, ignoring case."""
+        """Return the three words in the vocabulary that are most similar to a given word, ignoring case."""
         words = {known.casefold(): known for known in self.vocabulary}
         return [words[match] for match in difflib.get_close_matches(word.casefold(), words, cutoff=0)]
 
@@ -181,7 +184,7 @@ def token_text(library: tokenizers.Tokenizer, token: int) -> str:
 
 
 def token_bytes(library: tokenizers.Tokenizer, token: int) -> bytes:
-    """Return the bytes of a token, which need not be complete characters.
+    """Return the bytes that a token represents. They need not form complete characters.
 
     The library's tokenizer must be a byte-level BPE or have byte fallback.
     """

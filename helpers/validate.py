@@ -8,12 +8,15 @@ from typing import Any
 
 
 def is_whole(value: object) -> bool:
-    """Whether value is an integer, of Python or NumPy; bool is not accepted."""
+    """Return whether the value is an integer of Python or NumPy. A bool is not accepted."""
     return type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))
 
 
 def is_number(value: object) -> bool:
-    """Whether value is a finite number that a float can hold; str, bool and arrays are not accepted."""
+    """Return whether the value is a finite number that fits into a float.
+
+    A str, a bool or an array is not accepted.
+    """
     if type(value) is not float and (not isinstance(value, Real) or isinstance(value, bool)):
         return False
     try:
@@ -23,7 +26,7 @@ def is_number(value: object) -> bool:
 
 
 def check_whole(name: str, value: Any, minimum: int = 1) -> int:
-    """Return value as a Python int. ValueError unless it is a whole number, `minimum` or more."""
+    """Return the value as a Python int. Raise ValueError unless it is a whole number, `minimum` or more."""
     if not is_whole(value) or value < minimum:
         raise ValueError(f"{name} is {value!r}; expected a whole number, {minimum} or more")
     return int(value)

@@ -1,7 +1,8 @@
 """Constrained decoding: the logits of words that the grammar does not allow next are masked.
 
-The mask is applied after the model, so it changes no KV entries. If only one word is allowed, it is appended
-without a pass of its own. When draft tokens are rejected, the grammar's state is rolled back like the cache.
+The mask is applied to the model's output, so it changes no KV entries. If only one word is allowed, it is
+appended without a separate pass. When draft tokens are rejected, the grammar's state is rolled back, and so
+is the cache.
 """
 
 from __future__ import annotations
@@ -34,20 +35,22 @@ def generate_constrained(
     cache: Cache,
     jump_forward: bool = True,
 ) -> ConstrainedReply:
-    """Generate a text that follows a grammar.
+    """Generate a reply that follows a grammar.
 
     Args:
         model: the model.
         prompt: ids of the prompt, which the grammar does not cover.
-        table: table of the grammar, (states, V), from `tabulate`.
-        choose: function from masked logits, (V,), to an id.
-        cache: an empty cache. When the function returns, it has the entries of all tokens before the last
-            one that was chosen.
-        jump_forward: append forced words (the only word allowed) without calling the model, and process them
-            in the next pass; otherwise each forced word takes a pass of its own.
+        table: the grammar's table, from `tabulate`, of shape (states, V).
+        choose: function that maps masked logits, of shape (V,), to the id of the chosen token.
+        cache: an empty cache. After the call, it has the entries of all tokens before the last token that was
+            chosen.
+        jump_forward: whether to append forced words without calling the model, and process them in the next
+            pass. A word is forced if it is the only one allowed. If false, each forced word takes a separate
+            pass.
 
     Raises:
-        ValueError: the table is for another vocabulary, or the text does not fit into the cache.
+        ValueError: the table does not match the model's vocabulary, or prompt and reply do not fit into the
+            cache.
     """
     check_table(table, model.config.vocab_size)
     check_empty(model, cache, len(prompt))
@@ -66,7 +69,7 @@ def generate_constrained(
 
 
 def check_table(table: np.ndarray, vocab_size: int) -> None:
-    """Raise ValueError unless a table has `vocab_size` columns, one for each word of the vocabulary."""
+    """Raise ValueError unless a table has `vocab_size` columns, one per token of the vocabulary."""
     if table.shape[1] != vocab_size:
         raise ValueError(f"the table has {table.shape[1]} words; expected the model's {vocab_size}")
 
@@ -75,7 +78,7 @@ class GrammarSampler(Sampler):
     """A `Sampler` that verifies draft tokens with logits masked by a grammar.
 
     Args:
-        table: table of the grammar, (states, V), from `tabulate`.
+        table: the grammar's table, from `tabulate`, of shape (states, V).
         sampling: settings for choosing tokens.
 
     Attributes:
@@ -87,9 +90,9 @@ class GrammarSampler(Sampler):
         self.table, self.state = table, 0
 
     def verify(self, draft: Draft, logits: np.ndarray) -> list[int]:
-        """Return the new tokens, as `Sampler.verify` does, and update the state.
+        """Return the new tokens, as `Sampler.verify` does, and update the grammar's state.
 
-        Draft tokens that the grammar does not allow are rejected, as are tokens after the end of the text.
+        Draft tokens that the grammar does not allow are rejected. So are all tokens after the end of a text.
         """
         states = [self.state, *states_after(self.table, self.state, draft.tokens)]
         output_ids = super().verify(draft, self.mask(states, logits))
@@ -102,9 +105,9 @@ class GrammarSampler(Sampler):
         """Return logits in which the words that the grammar does not allow are set to -inf.
 
         Args:
-            states: the state before each position, d + 1 of them. Logits are left unmasked where the state
-                is `NONE` or the end of the text.
-            logits: (d + 1, V).
+            states: d + 1 states, one before each position. Where the state is `NONE` or an end state, the
+                logits are left unmasked.
+            logits: logits of the d + 1 positions, of shape (d + 1, V).
         """
         unmasked = np.zeros(logits.shape[1])
         next_states = [self.table[state] if self.can_continue(state) else unmasked for state in states]
@@ -130,12 +133,12 @@ def speculate_constrained(
     cache: Cache,
     k: int = 4,
 ) -> SpeculatedReply:
-    """Generate a text that follows the sampler's grammar, by speculative decoding.
+    """Generate a reply that follows the sampler's grammar, by speculative decoding.
 
     Args:
         model: the model.
         prompt: ids of the prompt, which the grammar does not cover.
-        sampler: its state is reset to the start of the grammar.
+        sampler: chooses the tokens. Its state is first reset to the grammar's start state.
         drafter: proposes the draft tokens.
         cache: an empty cache.
         k: number of draft tokens per pass; the first pass, which processes the prompt, has none.

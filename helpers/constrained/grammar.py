@@ -1,11 +1,12 @@
-"""Grammars that a text must follow, compiled to a table of the words allowed next.
+"""Grammars that a text must follow. A grammar is compiled to a table of the words allowed next.
 
     rules = {"{sky}": [("sunny",), ("rainy",)], "{report}": [("Monday", "is", "{sky}", "<eos>")]}
     table = tabulate(rules, "{report}", ["<eos>", "Monday", "is", "rainy", "sunny"])
 
-A rule has a name and alternatives, each a tuple of words and names of rules. An ending is such a tuple that
-can complete the text. A state is the set of possible endings, expanded until each begins with a word or is
-empty. Each word allowed in a state leads to a next state.
+A rule has a name and several alternatives. Each alternative is a tuple of words and rule names. An ending is
+a tuple, also of words and rule names, that can complete the text. A state is the set of all endings that are
+possible at one point of the text, expanded until each begins with a word or is empty. Each word allowed in a
+state leads to a next state.
 
 Source: the stacks of llama.cpp's grammars, github.com/ggml-org/llama.cpp, src/llama-grammar.cpp.
 """
@@ -39,9 +40,9 @@ PERSON: Rules = {  # JSON with a word per character: {"name":"Mia","age":31,"lik
 
 
 def expand(ending: Ending, rules: Rules) -> State:
-    """Return the endings that result from expanding the rule at the front until a word is there.
+    """Expand the first rule of an ending until each resulting ending begins with a word; return all of them.
 
-    No rule may begin with itself, directly or through other rules. An empty ending is returned as it is.
+    No rule may begin with itself, directly or through other rules. An empty ending is returned unchanged.
     """
     if not ending or ending[0] not in rules:
         return frozenset([ending])
@@ -49,28 +50,29 @@ def expand(ending: Ending, rules: Rules) -> State:
 
 
 def endings_after(endings: Iterable[Ending], word: str) -> set[Ending]:
-    """Return what follows a word in each of the endings that begin with it."""
+    """Return the endings that begin with a word, with that word removed."""
     return {ending[1:] for ending in endings if ending and ending[0] == word}
 
 
 def next_state(state: State, word: str, rules: Rules) -> State:
-    """Return the state that a word leads to, or an empty set if no ending begins with that word."""
+    """Return the state that follows a state after a word. It is empty if no ending begins with that word."""
     return frozenset().union(*(expand(ending, rules) for ending in endings_after(state, word)))
 
 
 def tabulate(rules: Rules, start: str, vocabulary: Sequence[str]) -> np.ndarray:
-    """Return the table of a grammar, (states, V), with the next state for each state and word, or `NONE`.
+    """Return a grammar's table: for each state and word, the index of the next state, or `NONE`.
 
-    State 0 is the start. A text ends in a state where no word is allowed.
+    The table has shape (states, V). `NONE` means that the word is not allowed. State 0 is the start. A text
+    ends in a state where no word is allowed.
 
     Args:
         rules: the grammar. Each of its texts should end with a special word, such as `<eos>`.
         start: name of the rule for a whole text.
-        vocabulary: all words, in the order of the logits.
+        vocabulary: all words, in the order of their token ids.
 
     Raises:
         ValueError: a word is not in the vocabulary; one text is the beginning of another; there are over
-            `MAX_STATES` states, for example because a rule nests; or some text can never end.
+            `MAX_STATES` states, for example because a rule contains itself; or some text can never end.
     """
     ids = {word: i for i, word in enumerate(vocabulary)}
     states, rows = {expand((start,), rules): 0}, list[np.ndarray]()
@@ -110,12 +112,12 @@ def lift_to_tokens(table: np.ndarray, characters: Sequence[str], tokens: Sequenc
     A token is allowed if its characters are allowed one after another. An empty token is never allowed.
 
     Args:
-        table: (states, characters).
+        table: table over characters, of shape (states, characters).
         characters: the character, or special word, of each column.
         tokens: the text of each token.
 
     Returns:
-        The table over tokens, (states, tokens).
+        The table over tokens, of shape (states, tokens).
 
     Source: Willard and Louf 2023, arXiv:2307.09702.
     """
@@ -131,10 +133,10 @@ def lift_to_tokens(table: np.ndarray, characters: Sequence[str], tokens: Sequenc
 
 
 def forced_words(table: np.ndarray, state: int) -> list[int]:
-    """Return the words that must follow: one per state, until a state allows several words or no word.
+    """Return the ids of the words that must follow, until a state allows several words or no word.
 
     Args:
-        table: table of the grammar, (states, V).
+        table: table of the grammar, of shape (states, V).
         state: the state to begin with.
 
     Raises:
@@ -153,7 +155,7 @@ def forced_words(table: np.ndarray, state: int) -> list[int]:
 def states_after(table: np.ndarray, state: int, words: Sequence[int]) -> list[int]:
     """Return the state after each word, starting from `state`.
 
-    From the first word that is not allowed, every state is `NONE`.
+    From the first word on that is not allowed, every state is `NONE`.
     """
     states = list[int]()
     for word in words:
@@ -168,10 +170,11 @@ def final_state(table: np.ndarray, state: int, words: Sequence[int]) -> int:
 
 
 def mask_logits(logits: np.ndarray, next_states: np.ndarray) -> np.ndarray:
-    """Return logits with those of words that are not allowed set to -inf.
+    """Return logits in which those of words that are not allowed are set to -inf.
 
     Args:
-        logits: (V,), or (T, V) for several positions.
-        next_states: the table's row for the current state, (V,), or one row per position, (T, V).
+        logits: logits of one position, of shape (V,), or of several positions, of shape (T, V).
+        next_states: the table's row for the current state, of shape (V,), or one row per position, of shape
+            (T, V).
     """
     return np.where(next_states != NONE, logits, -np.inf)

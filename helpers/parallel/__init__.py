@@ -1,1 +1,1 @@
-"""Run one model in several processes that share no memory, and count the bytes that they send."""
+"""Run one model in several processes that share no memory, and count the bytes that each process sends."""

@@ -1,4 +1,4 @@
-"""Communication between ranks, which send tensors to each other and count the bytes."""
+"""Communication between ranks: they send tensors to each other, and each rank counts the bytes it sends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from helpers.model.transformer import Transformer
 
 @dataclass(frozen=True)
 class RankReport:
-    """A report of what one rank generated, stored and sent.
+    """What one rank generated, stored and sent.
 
     Attributes:
         output_ids: ids of the tokens that the rank generated.
@@ -34,12 +34,12 @@ class Communicator:
     """One rank's connection to the other ranks, over torch.distributed, which `run_ranks` has initialized.
 
     Attributes:
-        rank: number of this rank, from 0.
+        rank: index of this rank, from 0.
         world_size: number of ranks.
-        sent_nbytes: bytes that this rank passed to torch.distributed, by purpose. With two ranks, the rank
-            sends this many bytes, plus some 100 bytes per message. With n ranks, each rank sends
-            2 (n - 1) / n times as many bytes in an all-reduce over a ring, more with other algorithms; in an
-            all-gather, n - 1 times as many.
+        sent_nbytes: bytes that this rank passed to torch.distributed, by purpose. With two ranks, it sends
+            this number of bytes, plus some 100 bytes per message. With n ranks, it sends 2 (n - 1) / n times
+            this number in an all-reduce over a ring (more with other algorithms), and n - 1 times this number
+            in an all-gather.
     """
 
     def __init__(self) -> None:
@@ -51,8 +51,8 @@ class Communicator:
 
         Args:
             x: the tensor.
-            destination: number of the rank that receives it.
-            purpose: under which its bytes are counted.
+            destination: index of the rank that receives the tensor.
+            purpose: key in `sent_nbytes` to which the tensor's bytes are added.
         """
         dist.send(self.prepare_to_send(x, purpose), destination)
 
@@ -60,21 +60,21 @@ class Communicator:
         """Wait for a tensor from another rank, and return it.
 
         Args:
-            shape, dtype: those of the tensor, which are not sent with it.
-            source: number of the rank that sends it.
+            shape, dtype: shape and dtype of the tensor, which are not sent with it.
+            source: index of the rank that sends the tensor.
         """
         x = torch.empty(shape, dtype=dtype)
         dist.recv(x, source)
         return x
 
     def all_reduce(self, x: Tensor, purpose: str) -> Tensor:
-        """Return the sum of the tensors of all ranks. Every rank must call this with the same shape."""
+        """Return the sum of the tensors x over all ranks. Every rank must call this with the same shape."""
         x = self.prepare_to_send(x, purpose).clone()
         dist.all_reduce(x)
         return x
 
     def all_gather(self, x: Tensor, purpose: str) -> Tensor:
-        """Return the tensors of all n ranks, (n, …), in the order of ranks.
+        """Return the tensors x of all n ranks, stacked in the order of ranks to shape (n, …).
 
         Every rank must call this with the same shape.
         """
@@ -89,6 +89,6 @@ class Communicator:
         return RankReport(output_ids, weight_nbytes, cache.nbytes, dict(self.sent_nbytes))
 
     def prepare_to_send(self, x: Tensor, purpose: str) -> Tensor:
-        """Count the bytes of a tensor to be sent, and return the tensor as one contiguous block of memory."""
+        """Add a tensor's bytes to `sent_nbytes`. Return the tensor as one contiguous block of memory."""
         self.sent_nbytes[purpose] += x.nbytes
         return x.contiguous()

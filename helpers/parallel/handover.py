@@ -1,4 +1,4 @@
-"""Disaggregated prefill: one rank runs the prompt and sends its KV entries to another, which decodes.
+"""Disaggregated prefill: one rank runs the prompt, and sends the KV entries to another rank, which decodes.
 
 Source: DistServe, Zhong et al. 2024, arXiv:2401.09670.
 """
@@ -20,16 +20,16 @@ def disaggregated_prefill(
 ) -> RankReport:
     """Generate a reply greedily: rank 0 runs the prompt, rank 1 decodes. Both ranks must call this.
 
-    Rank 0 chooses the first token and sends it to rank 1, together with the KV entries of the prompt.
+    Rank 0 chooses the first token, and sends it to rank 1 together with the prompt's KV entries.
 
     Args:
         comm: connection to the other rank.
-        folder: folder of the checkpoint, which both ranks load.
+        folder: folder of the checkpoint; both ranks load it.
         prompt: token ids of one sequence.
         max_new_tokens: maximum number of tokens in the reply.
 
     Returns:
-        This rank's report: rank 0 generated the first token, rank 1 all others.
+        This rank's report. Rank 0 reports the first token, rank 1 all others.
 
     Raises:
         ValueError: the number of ranks is not 2.

@@ -1,7 +1,7 @@
-"""Tensor parallelism: each rank holds some of the heads, their KV entries, and a part of each MLP.
+"""Tensor parallelism: each rank holds some heads, the KV entries of these heads, and a slice of each MLP.
 
-The model of a rank is an ordinary `Transformer` with fewer heads and narrower MLPs. In each rank, the outputs
-of attention and of the MLP are only partial sums, which two all-reduces per layer add up over all ranks.
+A rank's model is an ordinary `Transformer` with fewer heads and narrower MLPs. In each rank, the outputs of
+attention and of the MLP are only partial sums. Two all-reduces per layer add them up over all ranks.
 
 Source: Megatron-LM, Shoeybi et al. 2019, arXiv:1909.08053.
 """
@@ -27,14 +27,14 @@ from helpers.parallel.communicator import Communicator, RankReport
 
 
 class RankHeads(NamedTuple):
-    """Indices, from 0, of the query heads of a rank, and of the KV heads that they use."""
+    """Indices, from 0, of one rank's query heads, and of the KV heads that these query heads use."""
 
     query_heads: list[int]
     kv_heads: list[int]
 
 
 def heads_of_rank(rank: int, world_size: int, n_heads: int, n_kv_heads: int) -> RankHeads:
-    """Return which heads a rank holds; `rank` counts from 0."""
+    """Return the indices of the heads that a rank holds. `rank` is its index, from 0."""
     n_per_rank, group = n_heads // world_size, n_heads // n_kv_heads
     query_heads = list(range(rank * n_per_rank, (rank + 1) * n_per_rank))
     return RankHeads(query_heads, sorted({head // group for head in query_heads}))
@@ -43,17 +43,17 @@ def heads_of_rank(rank: int, world_size: int, n_heads: int, n_kv_heads: int) -> 
 def shard_weights(
     weights: Mapping[str, Any], config: ModelConfig, rank: int, world_size: int
 ) -> dict[str, Tensor]:
-    """Return a rank's shard of the weights: its heads, its part of each MLP, and all other weights.
+    """Return a rank's shard of the weights: its heads, its slice of each MLP, and all other weights.
 
     Args:
-        weights: tensors by their names in the model. Slices of a safetensors file can be given instead, so
-            that only the shard is read.
+        weights: tensors by their names in the model. Unread slices of a safetensors file can be passed
+            instead of tensors, so that only the shard is read.
         config: config of the whole model.
-        rank: number of the rank, from 0.
+        rank: index of the rank, from 0.
         world_size: number of ranks.
 
     Returns:
-        The tensors of the shard, by the same names.
+        The shard's tensors, by the same names.
     """
     query_heads, kv_heads = heads_of_rank(rank, world_size, config.n_heads, config.n_kv_heads)
     D, width = config.head_dim, config.intermediate_size // world_size
@@ -69,7 +69,7 @@ def shard_weights(
 
 
 def shard_config(config: ModelConfig, rank: int, world_size: int) -> ModelConfig:
-    """Return the config of one rank's model, given that of the whole model.
+    """Return the config of one rank's model, given the config of the whole model.
 
     Raises:
         ValueError: the heads or the width of the MLP cannot be divided evenly among the ranks.
@@ -89,7 +89,9 @@ def shard_config(config: ModelConfig, rank: int, world_size: int) -> ModelConfig
 
 
 def load_shard(folder: Path, comm: Communicator) -> Transformer:
-    """Return the model of this rank, reading only its shard from a checkpoint with one weight file.
+    """Return this rank's model, reading only its shard of the weights.
+
+    The checkpoint must have a single weight file.
 
     Raises:
         ValueError: as in `shard_config`.
@@ -106,7 +108,7 @@ def load_shard(folder: Path, comm: Communicator) -> Transformer:
 
 
 def all_reduce_outputs(model: Transformer, comm: Communicator) -> None:
-    """Replace the outputs of `o_proj` and `down_proj` in all layers by their sums over all ranks."""
+    """Let all layers replace the outputs of `o_proj` and of `down_proj` by their sums over all ranks."""
     for name, linear in model.named_modules():
         if name.endswith(("o_proj", "down_proj")):
             linear.register_forward_hook(lambda linear, x, part: comm.all_reduce(part, "sums"))
@@ -115,7 +117,7 @@ def all_reduce_outputs(model: Transformer, comm: Communicator) -> None:
 def tensor_parallel(comm: Communicator, folder: Path, prompt: list[int], max_new_tokens: int) -> RankReport:
     """Generate a reply greedily, together with the other ranks. Every rank must call this.
 
-    Each rank runs its shard of the model, and generates the same reply.
+    Each rank runs its shard of the model. All ranks generate the same reply.
 
     Args:
         comm: connection to the other ranks.

@@ -1,10 +1,10 @@
-"""Run a task in several ranks: processes on this machine that share no memory and end with the task.
+"""Run a task in several ranks. A rank is a process on this machine that shares no memory with the others.
 
     reports = run_ranks(disaggregated_prefill, 2, folder, prompt, 4)  # what the task returned in each rank
 
 Ranks communicate over gloo, on this machine's loopback interface. On Linux, they are forked from a server
-that has already imported PyTorch, so that only the first start takes seconds. On other systems, each rank
-imports PyTorch. All ranks end when this process ends.
+process that has already imported PyTorch, so that only the first start takes seconds. On other systems, each
+rank imports PyTorch itself. All ranks end with the task, or when this process ends.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ LOOPBACK = {"linux": "lo", "darwin": "lo0"}
 
 
 class RankError(RuntimeError):
-    """A rank raised an error, died, or did not end in time. All ranks have ended."""
+    """Raised when a rank raised an error, died, or did not end in time. All ranks have ended by then."""
 
 
 def run_ranks(task: Callable[..., Any], n: int, *args: Any, deadline_seconds: float = 60.0) -> list[Any]:
-    """Run `task(communicator, *args)` in n processes at once; return its results, in the order of ranks.
+    """Run `task(communicator, *args)` in n processes at once. Return the results in the order of ranks.
 
     Even after an error or Ctrl-C, no process is left running and no port is left open. A script has to call
     this function under `if __name__ == "__main__":`.
@@ -45,8 +45,8 @@ def run_ranks(task: Callable[..., Any], n: int, *args: Any, deadline_seconds: fl
         task: a function at the top level of a module, because each new process has to import it. Its first
             argument is the `Communicator` of the rank.
         n: number of ranks; each has one thread.
-        args: further arguments of the task, the same for every rank. Arguments and results are pickled.
-        deadline_seconds: time after which all ranks are ended.
+        args: further arguments of the task, the same for every rank. Arguments and results must be picklable.
+        deadline_seconds: time after which all ranks are killed, in seconds.
 
     Raises:
         ValueError: n is out of range, or a rank could not import the task.
@@ -84,15 +84,15 @@ def run_ranks(task: Callable[..., Any], n: int, *args: Any, deadline_seconds: fl
 
 
 def rank_main(rank: int, job: bytes, n: int, port: int, timeout: timedelta, folder: str) -> None:
-    """Run one rank: connect to the others, run the task, and write its result to a file.
+    """Run one rank: connect to the other ranks, run the task, and write its result to a file.
 
     Args:
-        rank: number of this rank, from 0.
+        rank: index of this rank, from 0.
         job: the task and its arguments, pickled.
         n: number of ranks.
         port: port of the store through which ranks find each other.
-        timeout: how long a rank waits for another.
-        folder: folder for the file, whose name is the number of the rank.
+        timeout: how long a rank waits for another rank.
+        folder: folder in which the result is written. The file's name is the index of the rank.
     """
     torch.set_num_threads(1)
     if sys.platform in LOOPBACK:  # on other systems gloo finds an address itself
