@@ -84,7 +84,10 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 
 
 def greedy(logits: np.ndarray) -> int:
-    """Return the index of the largest logit, or the lowest such index in a tie; logits have shape (V,)."""
+    """Return the index of the largest logit, or the lowest such index in a tie.
+
+    Logits have shape (V,).
+    """
     return int(np.argmax(check_logits(logits)))
 
 
@@ -220,7 +223,7 @@ def check_logits(logits: np.ndarray) -> np.ndarray:
     """Return logits as a float array, of shape (V,).
 
     Raises:
-        ValueError: the shape is not (V,), a logit is NaN or +inf, or every logit is -inf.
+        ValueError: the logits do not have shape (V,), a logit is NaN or +inf, or every logit is -inf.
     """
     array = np.asarray(logits, dtype=float)
     if array.ndim != 1 or array.size == 0:

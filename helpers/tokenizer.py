@@ -173,7 +173,7 @@ class Tokenizer:
 def token_text(library: tokenizers.Tokenizer, token: int) -> str:
     """Return the string that a token adds within a text, with \ufffd for bytes of incomplete characters.
 
-    A token that is decoded alone can lose its leading space, because some tokenizers drop a space at the
+    A token that is decoded by itself can lose its leading space, because some tokenizers drop a space at the
     beginning of a text. If the library's tokenizer has no decoder, the space that the library puts between
     any two tokens is not included.
     """

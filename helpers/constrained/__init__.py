@@ -1,1 +1,1 @@
-"""Constrained decoding: `grammar` compiles rules to a table of states, with which `decoding` masks logits."""
+"""Constrained decoding. `grammar` compiles rules to a table of states; `decoding` uses it to mask logits."""

@@ -114,7 +114,7 @@ class GrammarSampler(Sampler):
         return mask_logits(logits, np.array(next_states))
 
     def can_continue(self, state: int) -> bool:
-        """Return whether any word is allowed in a state, which may be `NONE`."""
+        """Return whether a state allows any word. The state `NONE` does not."""
         return state != NONE and bool((self.table[state] != NONE).any())
 
 

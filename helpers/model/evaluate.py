@@ -1,4 +1,4 @@
-"""Measure what a model has learned: the words that it predicts, and whether it copies name and city."""
+"""Measure what a model has learned: which words it predicts, and whether it copies a name and a city."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ CHANCE = 1 / (len(corpus.NAMES) * len(corpus.CITIES))
 
 
 def held_out_diaries(n: int, seed: int, min_quiet_words: int | None = None) -> list[Diary]:
-    """Return n random diaries with held-out (name, city) pairs; other arguments as in `random_diary`."""
+    """Return n random diaries with held-out (name, city) pairs.
+
+    `seed` is the seed for the random choices. `min_quiet_words` is as in `random_diary`.
+    """
     rng = random.Random(seed)
     return [corpus.random_diary(rng, held_out=True, min_quiet_words=min_quiet_words) for _ in range(n)]
 

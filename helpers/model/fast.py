@@ -142,17 +142,21 @@ class NarrowLinear(nn.Module):
         return multiply(rows).view(*x.shape[:-1], -1)
 
     def multiply_with_kernel(self, rows: np.ndarray) -> Tensor:
-        """Return the layer's outputs, (N, F), for rows of shape (N, C), computed by the compiled loop."""
+        """Return the layer's outputs for the rows, computed by the compiled loop.
+
+        The rows have shape (N, C), the outputs (N, F).
+        """
         out = np.empty((len(rows), len(self.matrix)), np.float32)
         kernels.linear_loop(rows, self.matrix, self.scale, self.bias, out)
         return torch.from_numpy(out)
 
     def multiply_with_torch(self, rows: np.ndarray) -> Tensor:
-        """Return the layer's outputs, of shape (N, F), for rows of shape (N, C), computed by PyTorch.
+        """Return the layer's outputs for the rows, computed by PyTorch.
 
-        The matrix is first converted to float32, also by PyTorch: if Numba's threads did this, they and
-        PyTorch's threads would wait for each other in busy loops. The product is computed by oneDNN if
-        available, which on AMD processors is twice as fast as the default, MKL.
+        The rows have shape (N, C), the outputs (N, F). The matrix is first converted to float32, also by
+        PyTorch. If Numba's threads did this, they and PyTorch's threads would wait for each other in busy
+        loops. The product is computed by oneDNN if available, which on AMD processors is twice as fast as the
+        default, MKL.
         """
         matrix = self.matrix.view(np.float16) if self.matrix.dtype == np.uint16 else self.matrix
         x, weight, scale, bias = map(torch.from_numpy, (rows, matrix, self.scale, self.bias))
@@ -232,7 +236,7 @@ class FastTransformer(Transformer):
 
         Args:
             layer: index of the layer, from 0.
-            original: the same layer of the original model, whose norms are copied.
+            original: the corresponding layer of the original model. Its norms are copied.
         """
         with torch.device("meta"):  # shapes without memory
             block: Any = Block(self.config, layer)
@@ -250,7 +254,10 @@ class FastTransformer(Transformer):
         return block
 
     def forward(self, tokens: Tensor, cache: Cache | None = None, *, last_only: bool = False) -> Tensor:
-        """Run new tokens through every layer; arguments, result and errors are those of `Transformer`."""
+        """Run new tokens through every layer.
+
+        Arguments, result and errors are those of `Transformer.forward`.
+        """
         if numba.get_num_threads() != self.threads:
             numba.set_num_threads(self.threads)
         if cache is None or type(cache) not in PAGED_CLASSES or not self.can_run_in_one_call(tokens, cache):

@@ -72,7 +72,7 @@ class LatentAttention(nn.Module):
 
 
 class LatentTransformer(Transformer):
-    """A `Transformer` with latent attention in all blocks, and parameters named as in DeepSeek-V3."""
+    """A `Transformer` with latent attention in all blocks. Its parameters are named as in DeepSeek-V3."""
 
     def __init__(self, config: LatentConfig) -> None:
         super().__init__(config)

@@ -1,4 +1,4 @@
-"""The model class that belongs to each config class."""
+"""The model class for each config class, and a function that makes a model from a config."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ MODEL_CLASSES: dict[type[ModelConfig], Any] = {
 
 
 def make_model(config: ModelConfig) -> Transformer:
-    """Return a model with random weights, of the class that `MODEL_CLASSES` has for the config's class."""
+    """Return a model with random weights. Its class is the one in `MODEL_CLASSES` for the config's class."""
     return MODEL_CLASSES[type(config)](config)

@@ -48,7 +48,7 @@ def make_batch_invariant(model: Transformer) -> Transformer:
 
 
 def replace_with_blockwise(module: nn.Module) -> None:
-    """Replace attention cores, linear layers, norms and MLPs in a module by their blockwise versions."""
+    """Replace all attention cores, linear layers, norms and MLPs in a module by blockwise versions."""
     for name, part in module.named_children():
         if isinstance(part, Core):
             setattr(module, name, BlockwiseCore(part.scale))

@@ -36,7 +36,7 @@ def load_published() -> LoadedModel:
 
 
 def find_published_or_shipped(folder: str | Path | None = None) -> Path:
-    """Return the path of the published model, or the folder of this project's model if it is not found."""
+    """Return the path of the published model or, if it is not found, of the shipped model's folder."""
     return find_published(folder) or shipped.FOLDER
 
 
@@ -50,7 +50,7 @@ def text_or_known_prompt(tokenizer: Tokenizer, text: str) -> str:
 
 
 def question_prompt(tokenizer: Tokenizer, question: str) -> str:
-    """Return the question as a prompt in the tokenizer's chat template.
+    """Return the question as a prompt, formatted with the tokenizer's chat template.
 
     Without a chat template, return the question itself, or `KNOWN_PROMPT` if it contains an unknown word.
     """

@@ -1,4 +1,4 @@
-"""Attention with normalized queries and keys, as in Qwen3, and without rotation, as in SmolLM3."""
+"""Variants of attention: with normalized queries and keys (as in Qwen3), or without rotation (SmolLM3)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NoPEAttention(Attention):
 
 
 class QKNormTransformer(Transformer):
-    """A `Transformer` with `QKNormAttention` in all blocks, and parameters named as in Qwen3."""
+    """A `Transformer` with `QKNormAttention` in all blocks. Its parameters are named as in Qwen3."""
 
     def __init__(self, config: QKNormConfig) -> None:
         super().__init__(config)

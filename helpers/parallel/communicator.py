@@ -19,9 +19,9 @@ class RankReport:
 
     Attributes:
         output_ids: ids of the tokens that the rank generated.
-        weight_nbytes: bytes of the weights that the rank holds.
-        cache_nbytes: bytes of the rank's KV cache.
-        sent_nbytes: bytes that the rank sent, by purpose; see `Communicator`.
+        weight_nbytes: memory of the weights that the rank holds, in bytes.
+        cache_nbytes: memory of the rank's KV cache, in bytes.
+        sent_nbytes: number of bytes that the rank sent, by purpose; see `Communicator`.
     """
 
     output_ids: list[int]
@@ -84,7 +84,7 @@ class Communicator:
         return torch.stack(gathered)
 
     def report(self, output_ids: list[int], model: Transformer, cache: Cache) -> RankReport:
-        """Return a report of this rank, given the ids that it generated, its model and its cache."""
+        """Return this rank's report, given the ids of the generated tokens, its model and its cache."""
         weight_nbytes = sum(weight.nbytes for weight in model.parameters())  # a tied matrix counts once
         return RankReport(output_ids, weight_nbytes, cache.nbytes, dict(self.sent_nbytes))
 

@@ -117,7 +117,7 @@ def all_reduce_outputs(model: Transformer, comm: Communicator) -> None:
 def tensor_parallel(comm: Communicator, folder: Path, prompt: list[int], max_new_tokens: int) -> RankReport:
     """Generate a reply greedily, together with the other ranks. Every rank must call this.
 
-    Each rank runs its shard of the model. All ranks generate the same reply.
+    Each rank runs its own shard of the model. All ranks generate the same reply.
 
     Args:
         comm: connection to the other ranks.

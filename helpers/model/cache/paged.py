@@ -76,8 +76,8 @@ class PassLayout(NamedTuple):
 class PagedCache(StaticCache):
     """A cache for sequences of different lengths, which stores its entries in the pages of a pool.
 
-    Entry i of sequence b, both counted from 0, is stored in page tables[b][i // page_size], in slot i %
-    page_size. Each sequence has its own length, positions and mask.
+    Entry i of sequence b, both counted from 0, is stored in slot i % page_size of the page whose index is
+    tables[b][i // page_size]. Each sequence has its own length, positions and mask.
 
     New tokens are right-aligned: in tokens of shape (B, T), the last column has the newest token of every
     sequence. If a sequence has fewer than T new tokens, its first columns are padding, and the pass must run

@@ -1,4 +1,4 @@
-"""A cache that keeps a state in some layers and entries in the others."""
+"""A cache that keeps a state in some layers, and KV entries in the other layers."""
 
 from __future__ import annotations
 

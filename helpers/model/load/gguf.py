@@ -120,11 +120,11 @@ class Gguf:
         return values
 
     def read_string(self) -> str:
-        """Return the next string in the file, which is preceded by its length."""
+        """Return the next string in the file. Its length is stored before it."""
         return self.unpack(f"{self.unpack('Q')[0]}s")[0].decode()
 
     def read_value(self) -> Any:
-        """Return the next metadata value: a number, a string or a list, which is preceded by its type."""
+        """Return the next metadata value: a number, a string or a list. Its type is stored before it."""
         (value_type,) = self.unpack("I")
         if value_type != ARRAY:
             return self.read_string() if value_type == STRING else self.unpack(NUMBERS[value_type])[0]
@@ -134,7 +134,7 @@ class Gguf:
         return list(self.unpack(f"{n}{NUMBERS[value_type]}"))
 
     def model_metadata(self) -> dict[str, Any]:
-        """Return the metadata of the model itself, whose keys begin with the architecture's name."""
+        """Return the metadata that describe the model. Their keys begin with the architecture's name."""
         prefix = f"{self.metadata.get('general.architecture')}."
         return {key: value for key, value in self.metadata.items() if key.startswith(prefix)}
 
@@ -185,7 +185,7 @@ class Gguf:
 def read_gguf(
     path: Path, dtype: torch.dtype | None, max_seq_len: int | None
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """Read a GGUF file; return the config, and the weights by their names in the model.
+    """Read a GGUF file. Return the config, and the weights by their names in the model.
 
     Arguments and errors are those of `load`.
     """

@@ -1,4 +1,4 @@
-"""Find a checkpoint: a folder, a GGUF file, or a name on the Hugging Face Hub, which is downloaded."""
+"""Find a checkpoint: a folder, a GGUF file, or one on the Hugging Face Hub, which is first downloaded."""
 
 from __future__ import annotations
 

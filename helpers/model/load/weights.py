@@ -49,8 +49,9 @@ def make_model_with_weights(config: ModelConfig, weights: dict[str, Tensor]) -> 
         weights: tensors by their names in the model. They are not copied.
 
     Raises:
-        CheckpointError: a tensor is missing, unexpected, or of another shape than the config requires; or the
-            tensors have different dtypes.
+        CheckpointError: a tensor is missing, is unexpected, or does not have the shape that the config
+            requires; the tensors have different dtypes; or the LM head and the embedding differ although the
+            config ties them.
     """
     n_stored = sum(tensor.numel() for tensor in weights.values())
     if config.n_parameters > 2 * n_stored:  # before anything of these sizes is built
