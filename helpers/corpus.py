@@ -101,7 +101,7 @@ def is_held_out(name: str, city: str) -> bool:
 
 @functools.cache
 def name_city_pairs(held_out: bool = False) -> tuple[tuple[str, str], ...]:
-    """Return all (name, city) pairs that are used in training, or else all pairs that are held out."""
+    """Return all (name, city) pairs used in training or, if `held_out` is true, all pairs held out of it."""
     return tuple((name, city) for name in NAMES for city in CITIES if is_held_out(name, city) == held_out)
 
 
@@ -170,7 +170,7 @@ def training_texts(seed: int, length: int) -> Iterator[list[str]]:
     Args:
         seed: the same seed yields the same texts.
         length: number of words in each text. Like a prompt, each text begins at the beginning of a corpus
-            entry. Its last entry may be cut off.
+            entry. The last entry in a text may be cut off.
     """
     rng = random.Random(seed)
     corpus = corpus_entries(rng)
@@ -193,7 +193,7 @@ Rules = dict[str, list[tuple[str, ...]]]
 
 
 def week_rules(name: str, city: str) -> Rules:
-    """Return grammar rules for a signed weather report on seven days. The start rule is "{week}".
+    """Return grammar rules for a signed weather report about a week. The start rule is "{week}".
 
     No diary in the corpus contains such a report.
     """

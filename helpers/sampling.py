@@ -244,7 +244,9 @@ class Draft(NamedTuple):
 
 
 class Sampler:
-    """Chooses a reply's tokens: `sample` chooses a draft token, `verify` accepts or replaces draft tokens.
+    """An object that chooses the tokens of a reply.
+
+    `sample` chooses a draft token. `verify` accepts draft tokens or replaces them.
 
     Args:
         sampling: the settings.

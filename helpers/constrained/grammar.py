@@ -165,7 +165,7 @@ def states_after(table: np.ndarray, state: int, words: Sequence[int]) -> list[in
 
 
 def final_state(table: np.ndarray, state: int, words: Sequence[int]) -> int:
-    """Return the state after all words, starting from `state`, or `NONE` if a word is not allowed."""
+    """Return the state after the last word, starting from `state`, or `NONE` if some word is not allowed."""
     return [state, *states_after(table, state, words)][-1]
 
 

@@ -99,7 +99,10 @@ class Core(nn.Module):
 
 
 class Attention(nn.Module):
-    """An attention layer: project to Q, K and V, rotate, append to the cache, attend, project back.
+    """An attention layer, from the residual stream to what attention adds to it.
+
+    It projects its input to Q, K and V, rotates Q and K, appends K and V to the cache, attends, and projects
+    the contexts back to the width of the residual stream.
 
     Args:
         config: config of the model. The layer is MHA if n_kv_heads equals n_heads, MQA if n_kv_heads is 1,

@@ -15,7 +15,7 @@ from helpers.model.config import ModelConfig
 
 
 class RMSNorm(nn.Module):
-    """Divide each token's vector by the root of its mean square, then multiply by a learned weight.
+    """A norm that divides a token's vector by its root mean square, then multiplies by a learned weight.
 
     Source: Zhang and Sennrich 2019, arXiv:1910.07467.
     """
