@@ -19,7 +19,6 @@ from helpers.validate import check_whole, is_number, is_whole
 
 PROMPT = ("Today", "weather", "is", "so")
 NUMBERS = {"Today": 10, "weather": 20, "is": 1, "so": 5, "nice": 14, "warm": 12, "delicious": 13}
-HEADS = ("even", "newest", "first", "all")
 EOS = "<eos>"
 VOCABULARY = ("nice", "warm", "delicious", EOS)  # the words that the toy can generate
 
@@ -32,11 +31,13 @@ LM_HEAD = np.array(  # one weight for each word and head, (V, H)
     ]
 )
 
-# How sharply a query selects. The weight that the sink would keep, e**(-BETA / 2), is less than the smallest
-# float, so it is 0: the dot products select exactly the tokens that the rules select, and ties remain ties.
-BETA = 2000.0
-QUERIES = BETA * np.array([[1, 0], [0, 1], [0, -1], [0, 0]])  # (H, 2), one query for each head, set by hand
-SINK = np.array([BETA / 2, -np.inf, -np.inf, -np.inf])  # (H,), sink scores; only `even` has one
+# Each head's query, set by hand; a key is [1 if the position is even, else 0; the position]. The scores of
+# two tokens differ by 40 or more, or not at all, so a token that a rule does not select keeps a weight of at
+# most e**-40, which is less than the rounding error of a float.
+QUERIES = {"even": [80, 0], "newest": [0, 40], "first": [0, -40], "all": [0, 0]}
+# The score of each head's sink, which takes the weight where no token scores more; only `even` has a sink.
+SINK = {"even": 40, "newest": -np.inf, "first": -np.inf, "all": -np.inf}
+HEADS = tuple(QUERIES)
 
 Numbers = Sequence[float] | np.ndarray
 
@@ -44,37 +45,33 @@ MAX_PROMPT = 512
 MAX_NUMBER = 1e9
 
 
-def four_heads(visible: Numbers) -> list[float]:
-    """Return the outputs of the four heads, in the order of HEADS.
+def key(position: int) -> np.ndarray:
+    """Return the key of a position, counted from 1: [1 if it is even, else 0; the position], (2,)."""
+    return np.array([position % 2 == 0, position], dtype=float)  # [even?, position]
+
+
+def head(
+    query: Sequence[float], keys: np.ndarray, values: Numbers, sink: float = -np.inf
+) -> tuple[np.ndarray, np.floating]:
+    """Compute one head for one token with plain exponentials, so for scores up to 709.
 
     Args:
-        visible: the numbers of the tokens that the query sees, at least one, in order of position.
-    """
-    even = visible[1::2]
-    return [
-        sum(even) / len(even) if len(even) else 0.0,
-        visible[-1],
-        visible[0],
-        sum(visible) / len(visible),
-    ]
-
-
-def rule_scores(T: int) -> np.ndarray:
-    """Return the four rules as scores: 0 where a head's rule selects a token, -inf elsewhere.
-
-    Args:
-        T: number of tokens.
+        query: the token's query, (2,).
+        keys, values: of the S tokens that the query sees, (S, 2) and (S,).
+        sink: the score of the sink, which takes a share of the weight and adds nothing to the average.
 
     Returns:
-        Scores, (H, T, T), with a row for each query token and a column for each key token. The causal mask
-        is not applied.
+        The attention weights, (S,), and the context, the weighted average of the values.
     """
-    scores = np.full((4, T, T), -np.inf)  # heads, query tokens, key tokens
-    scores[0, :, 1::2] = 0  # even: every second column
-    np.fill_diagonal(scores[1], 0)  # newest: the newest token that a query sees is its own
-    scores[2, :, :1] = 0  # first: the first column
-    scores[3] = 0  # all
-    return scores
+    exps = np.exp(keys @ query)  # a dot product for each token
+    weights = exps / (exps.sum() + np.exp(sink))  # softmax; the sink's share goes to no token
+    return weights, weights @ values
+
+
+def four_heads(keys: Sequence[np.ndarray] | np.ndarray, values: Numbers) -> np.ndarray:
+    """Return the newest token's contexts, (H,); keys are (S, 2), values (S,), positions at most 17."""
+    keys, values = np.array(keys), np.array(values)
+    return np.array([head(QUERIES[name], keys, values, SINK[name])[1] for name in QUERIES])
 
 
 def causal_mask(T: int) -> np.ndarray:
@@ -83,33 +80,6 @@ def causal_mask(T: int) -> np.ndarray:
     A query may attend to the key of its own token and to those of earlier tokens.
     """
     return np.tril(np.ones((T, T), dtype=bool))
-
-
-def attend(scores: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Apply the causal mask and softmax to scores, and return the weighted averages of the values.
-
-    Args:
-        scores: unmasked scores, (T, T) for one head or (H, T, T) for several.
-        values: the number of each token, (T,).
-
-    Returns:
-        Contexts, (T,) or (H, T); 0 where every score in the row is -inf or masked.
-    """
-    masked = np.where(causal_mask(len(values)), scores, -np.inf)
-    return softmax(masked) @ values
-
-
-def prefill_matrix(numbers: Numbers) -> np.ndarray:
-    """Compute the contexts of all T tokens in one pass, (T, H), from the rules.
-
-    Args:
-        numbers: the number of each token, (T,).
-
-    Raises:
-        ValueError: as in `check_numbers`.
-    """
-    check_numbers(numbers)
-    return attend(rule_scores(len(numbers)), np.asarray(numbers, dtype=float)).T
 
 
 def lm_head(contexts: np.ndarray) -> np.ndarray:
@@ -128,7 +98,7 @@ def look_up_numbers(words: Sequence[str]) -> np.ndarray:
 
 def step(words: Sequence[str]) -> np.ndarray:
     """Run all words without a cache and return the logits of the next word, (V,)."""
-    return lm_head(prefill_matrix(look_up_numbers(words))[-1])
+    return lm_head(run_pass(look_up_numbers(words))[-1])
 
 
 def generate(
@@ -170,7 +140,7 @@ def make_qkv(positions: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np
         All H = 4 heads share one set of keys and values, as in multi-query attention (Shazeer 2019,
         arXiv:1911.02150).
     """
-    queries = np.repeat(QUERIES[:, None, :], len(positions), axis=1)
+    queries = np.repeat(np.array([*QUERIES.values()], dtype=float)[:, None, :], len(positions), axis=1)
     keys = np.stack([positions % 2 == 0, positions], axis=1).astype(float)
     return queries, keys, numbers
 
@@ -188,7 +158,7 @@ def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray) -> 
         Contexts, (T, H).
     """
     scores = np.where(mask, q @ k.T, -np.inf)
-    extra = np.broadcast_to(SINK[:, None, None], (*scores.shape[:2], 1))
+    extra = np.broadcast_to(np.array([*SINK.values()])[:, None, None], (*scores.shape[:2], 1))
     weights = softmax(np.concatenate([scores, extra], axis=-1))[..., :-1]
     return (weights @ v).T
 

@@ -17,9 +17,9 @@ def decode_by_layers(cache: list[Any], number: float) -> list[float]:
     for keys, values in cache:
         keys += [np.array([(len(keys) + 1) % 2 == 0, len(keys) + 1])]
         values += [number]
-        scores = np.array(keys) @ toy.QUERIES.T
+        scores = np.array(keys) @ np.array([*toy.QUERIES.values()]).T
         picked = [
-            np.isclose(line, line.max()) & (line.max() >= 0 if h == 0 else True)
+            np.isclose(line, line.max()) & (line.max() > 0 if h == 0 else True)
             for h, line in enumerate(scores.T)
         ]
         lines = [float(np.mean(np.array(values)[rows])) if rows.any() else 0.0 for rows in picked]

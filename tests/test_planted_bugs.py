@@ -24,7 +24,6 @@ PROMPT = LATER = test_toy.test_contexts_of_the_prompt
 NICE = test_toy.test_toy_generates_nice_and_stops
 FAILS, FULL = test_toy.test_failed_call_leaves_toy_cache_unchanged, DECODE
 TRUNCATE = test_toy.test_truncated_toy_cache_continues
-NOTHING = test_toy.test_attend_masks_before_softmax
 NONE = test_sampling.test_softmax_of_a_fully_masked_row_is_zero
 TOP_P = test_sampling.test_top_p_keeps_the_smallest_set
 ORDER = test_sampling.test_temperature_then_top_k_then_top_p
@@ -98,20 +97,11 @@ def _(old: Any, q: np.ndarray, k: np.ndarray, v: np.ndarray, *more: Any) -> np.n
 # --- softmax, sampling ---
 
 
-def masked(scores: np.ndarray, least: float) -> np.ndarray:
-    return np.where(toy.causal_mask(scores.shape[-1]), np.maximum(scores, least), least)
-
-
-@planted("a fully masked row gives NaN", [NOTHING, NONE], "pytorch #103749", of=sampling.softmax)
+@planted("a fully masked row gives NaN", [NONE], "pytorch #103749", of=sampling.softmax)
 @quiet
 def _(old: Any, scores: np.ndarray) -> np.ndarray:
     exps = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return exps / exps.sum(axis=-1, keepdims=True)
-
-
-planted("a fully masked row averages the future", [PROMPT, LATER], "pytorch #103963", of=toy.attend)(
-    lambda old, x, v: softmax(masked(x, -1e300)) @ v
-)
 
 
 @planted("top-p drops the word that crosses p", [TOP_P], of=keep_top_p)

@@ -91,7 +91,7 @@ def positions_and_heads_table(solved: bool = False) -> str:
     words = [*toy.PROMPT, NEW]
     lines = [
         "".join(f'<td class="solved">{mean:.4g}</td>' if solved else "<td></td>" for mean in line)
-        for line in toy.prefill_matrix(toy.look_up_numbers(words))
+        for line in toy.run_pass(toy.look_up_numbers(words))
     ]
     heads = "".join(
         f'<th scope="col">{escape(head)}<span class="soft">{escape(RULES[head])}</span></th>'

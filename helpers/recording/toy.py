@@ -102,5 +102,7 @@ def attend_and_record(
     """Compute the toy's attention; pass the inputs and outputs to the recorder as a batch of one sequence."""
     contexts = toy.attention(q, k, v, mask)
     output, values = contexts.T[None, ..., None], v[None, None, :, None]  # (T, H) → (1, H, T, 1)
-    recorder.record_attention(q=q[None], k=k[None, None], v=values, mask=mask, sink=SINK, output=output)
+    recorder.record_attention(
+        q=q[None], k=k[None, None], v=values, mask=mask, sink=np.array([*SINK.values()]), output=output
+    )
     return contexts

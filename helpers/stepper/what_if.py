@@ -26,8 +26,8 @@ class WhatIf(View):
         constants = {
             "numbers": toy.NUMBERS,
             "vocabulary": toy.VOCABULARY,
-            "queries": toy.QUERIES.tolist(),
-            "sink": [score if np.isfinite(score) else None for score in toy.SINK.tolist()],
+            "queries": [*toy.QUERIES.values()],
+            "sink": [score if np.isfinite(score) else None for score in toy.SINK.values()],
             "lm_head": toy.LM_HEAD.tolist(),
         }
         return json.dumps({"toy": constants, "before": _tokens(CACHED_PROMPT)})

@@ -25,9 +25,9 @@ test("the toy says what Python's says, to 12 digits", () => {
       const wrong = got.findIndex((x, i) => !(Math.abs(x - expected[i]) <= rounding));
       if (wrong >= 0) assert.fail(`${got[wrong]}, expected ${expected[wrong]}: ${numbers}`);
     }
-    assert.equal(says.choice, choice);
-    assert.equal(says.word, toy.vocabulary[choice]);
-    ties += logits.filter((x) => x === Math.max(...logits)).length > 1;
+    assert.ok(says.choice === choice || Math.abs(logits[says.choice] - logits[choice]) <= rounding); // a tie
+    assert.equal(says.word, toy.vocabulary[says.choice]);
+    ties += logits.filter((x) => x >= Math.max(...logits) - rounding).length > 1;
   }
   assert.ok(ties > 20, `${ties} ties`);
 });
