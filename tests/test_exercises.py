@@ -18,6 +18,7 @@ import torch
 
 from helpers.check.exercise import Exercise
 from helpers.check.result import Result
+from helpers.drawing.numbers import format_number
 from tests.exercises import NUMBER, exercise_sources
 from tests.machine import NOTEBOOKS, ROOT
 from tests.right_answers import RIGHT
@@ -128,8 +129,8 @@ def test_the_numbers_of_a_success_are_those_of_its_cases() -> None:
         known = {other.get(name, 0.0)} | numbers_in([checker.expected, [case.args for case in checker.cases]])
         known |= numbers_in([checker.label(case) for case in checker.cases])
         for text in NUMBER.findall(checker.success):
-            digits, number = len(text.partition(".")[2]), float(text.replace(",", ""))
-            assert number in {round(one, digits) for one in known}, f"{name}: {text}"
+            digits = len(text.partition(".")[2])
+            assert text in {format_number(one, digits) for one in known}, f"{name}: {text}"
 
 
 def numbers_in(value: Any) -> set[float]:

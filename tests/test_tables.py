@@ -27,10 +27,10 @@ def test_numbers_have_few_digits(x: Any, text: str) -> None:
 
 def test_table_as_text_and_html() -> None:
     table = Table([[1.2345, -2.0], [True, "a<b"]], ["one", "three"], ["x", "long"], digits=3, corner="n")
-    assert repr(table) == "n          x  long\none    1.234    -2\nthree    yes   a<b"
+    assert repr(table) == "n          x  long\none    1.235    -2\nthree    yes   a<b"
     assert repr(Table([[""]], ["a"], ["x"])) == "   x\na"
     cells = re.findall(">([^<]+)<", table._repr_html_())
-    assert cells == ["n", "x", "long", "one", "1.234", "−2", "three", "yes", "a&lt;b"]
+    assert cells == ["n", "x", "long", "one", "1.235", "−2", "three", "yes", "a&lt;b"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from typing import Any
 def format_number(x: Any, digits: int = 2) -> str:
     """Format a number with at most `digits` decimals and no trailing zeros.
 
-    Strings are returned unchanged. True becomes "yes", and False becomes "·".
+    Texts are returned unchanged; True becomes "yes", and False "·". A half is rounded away from zero, as on
+    paper and in the views: 11.625 is 11.63.
 
     >>> [format_number(x) for x in (12.5, 10.333, 9.0, 2e-8, float("nan"), float("-inf"), True)]
     ['12.5', '10.33', '9', '0', 'nan', '-inf', 'yes']
@@ -20,7 +21,7 @@ def format_number(x: Any, digits: int = 2) -> str:
         return "yes" if x else "·"
     if isinstance(x, int):
         return f"{x:,}"
-    text = f"{x:,.{digits}f}"
+    text = f"{math.nextafter(x, math.copysign(math.inf, x)):,.{digits}f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return "0" if text == "-0" else text
 
