@@ -21,10 +21,10 @@ const say = (shown) => plainSentence(sentenceOf(shown));
 test("the sentences of the toy", () => {
   assert.equal(
     say(frame(toy, 0)),
-    "Training, for reference. All 4 tokens are processed together, as in prefill: 10 pairs. Every line has a target, the token that comes next. Nothing is kept.",
+    "Training, for reference. All 4 tokens are processed together, as in prefill: 10 pairs. Every row has a target, the token that comes next. Nothing is kept.",
   );
   const prefill =
-    "All 4 prompt tokens are processed together. Each makes its own KV entry, and looks at itself and the tokens before it: 10 pairs. The last line gives the first new word, nice.";
+    "All 4 prompt tokens are processed together. Each makes its own KV entry, and looks at itself and the tokens before it: 10 pairs. The last row gives the first new word, nice.";
   assert.equal(say(frame(toy, 1)), prefill);
   assert.equal(say(frame(toy, 1, { cached: false })), `${prefill} K and V are dropped after the pass.`);
   assert.equal(
@@ -81,7 +81,7 @@ test("a layer that shares the KV entries of an earlier one makes none", () => {
 
 test("without the mask: how many pairs more there would be, and what would go wrong", () => {
   const ahead = (shown, event, more = {}) => aheadSentence(frame(shown, event, { ahead: true, ...more }));
-  assert.match(ahead(toy, 0), /^Without the mask, 6 more pairs: each line but the last would see the word/);
+  assert.match(ahead(toy, 0), /^Without the mask, 6 more pairs: each row but the last would see the word/);
   assert.match(ahead(toy, 1), /^Without the mask, 6 more pairs: tokens would look at those after them\./);
   assert.match(ahead(toy, 2), /^Without the mask nothing changes here: the newest token is the last/);
   assert.match(ahead(toy, 2, { cached: false }), /^Without the mask, 10 more pairs: tokens would/);
