@@ -1,34 +1,27 @@
 """Record the diary that the main page and the notebooks show: `python -m tools diary` (a few seconds).
 
-Writes two files to helpers/recording: the trace of the model's reply, diary.json, and logits and attention
-weights, diary_lines.json. A test compares these files with the model's current output.
+Writes diary.json and name_head.json to helpers/recording. A test compares them with the model's current
+output.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 from typing import NamedTuple
 
 import torch
 
 from helpers.model import shipped
-from helpers.model.generate import generate
 from helpers.model.transformer import Transformer
-from helpers.recording.diary import LOGITS_PATH, TRACE_PATH, DiaryLogits
+from helpers.recording.diary import NAME_HEAD_PATH, TRACE_PATH, NameHead
 from helpers.recording.model import record_model
-from helpers.sampling import GREEDY, Sampling
+from helpers.sampling import Sampling
 from helpers.tokenizer import Tokenizer
 from helpers.trace import Trace
 from tools.launch import argument_parser
 
 PROMPT = "Mia writes from Oslo . Monday is sunny in Oslo . Mia swam in the lake . Today weather is so nice ."
 WORDS = 24
-OTHER_SAMPLINGS = [
-    GREEDY,
-    *(Sampling(float(temperature), seed=4) for temperature in (1, 2, 3)),
-    Sampling(2.0, top_p=0.9, seed=4),
-]
 NAMED_TEXTS = [  # a name at the beginning, in the middle, late
     "Ben writes from Dublin . Today weather is so nice . Signed by",
     "A fox slept in the park . Noah likes the soup in Rome . Signed by",
@@ -54,24 +47,11 @@ def record_diary() -> Trace:
 
 
 @torch.inference_mode()
-def record_logits(trace: Trace) -> DiaryLogits:
-    """Run the recorded diary, without its last word, in one pass, and return the logits of this pass.
-
-    The result also contains a reply to PROMPT for each of OTHER_SAMPLINGS, and the name head's attention
-    weights for NAMED_TEXTS; see `DiaryLogits`.
-    """
+def record_name_head() -> NameHead:
+    """Run short texts, and return the attention weights of the head that finds names."""
     model, tokenizer = shipped.load_shipped()
-    ids = [token.id for token in trace.sequences[0].tokens]
-    logits = model(torch.tensor([ids[:-1]]))[0].numpy()
     vocabulary = [tokenizer.decode([n]) for n in range(tokenizer.vocab_size)]
-    replies = {}
-    for sampling in OTHER_SAMPLINGS:
-        output_ids = generate(model, torch.tensor([tokenizer.encode(PROMPT)]), 16, sampling=sampling)
-        replies[str(sampling)] = tokenizer.decode(list(output_ids))
-    looks = dict(name_head_weights(model, tokenizer, text) for text in NAMED_TEXTS)
-    return DiaryLogits(
-        [token.text for token in trace.sequences[0].tokens], vocabulary, logits, replies, looks
-    )
+    return NameHead(vocabulary, dict(name_head_weights(model, tokenizer, text) for text in NAMED_TEXTS))
 
 
 class TextAndWeights(NamedTuple):
@@ -98,9 +78,7 @@ def main() -> None:
     argument_parser(__doc__).parse_args()
     trace = record_diary()
     trace.save(TRACE_PATH)
-    lines = record_logits(trace)
-    packed = base64.b64encode((1000 * lines.logits).round().astype("<i2").tobytes()).decode()  # thousandths
-    whole = json.dumps(vars(lines) | {"logits": packed}, separators=(",", ":"))
-    LOGITS_PATH.write_text(whole + "\n", encoding="utf-8")
-    for path in (TRACE_PATH, LOGITS_PATH):
+    whole = json.dumps(vars(record_name_head()), separators=(",", ":"))
+    NAME_HEAD_PATH.write_text(whole + "\n", encoding="utf-8")
+    for path in (TRACE_PATH, NAME_HEAD_PATH):
         print(f"{path}, {path.stat().st_size / 1000:.0f} kB")

@@ -1,56 +1,34 @@
 """A diary that the shipped model completed. It was recorded in advance, so it can be read without PyTorch.
 
-`tools/diary.py` writes two files. diary.json has the trace of a run with a cache and a run without one, with
-the attention weights of all heads in all four layers. diary_lines.json has the logits of one pass over the
-whole diary, as in training. It also has other replies to the same prompt, and attention weights in short
-texts that end with a name, for the head that finds names.
+`tools/diary.py` writes two files. diary.json has a run with the cache and one without it, with the attention
+weights of all heads of all four layers. name_head.json has the attention weights, in other texts, of the head
+that finds names.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from helpers.sampling import softmax
 from helpers.trace import Trace
 
 TRACE_PATH = Path(__file__).with_name("diary.json")
-LOGITS_PATH = Path(__file__).with_name("diary_lines.json")
+NAME_HEAD_PATH = Path(__file__).with_name("name_head.json")
 
 
 @dataclass(frozen=True)
-class DiaryLogits:
-    """The logits of one pass over the diary, other replies to the same prompt, and weights of one head.
+class NameHead:
+    """Attention weights of the head that finds names (the third of layer 1), in a few texts.
 
     Attributes:
-        words: the T + 1 words of the diary.
         vocabulary: the V words that the model knows.
-        logits: logits of shape (T, V), with one row for each word of the diary except the last.
-        replies: replies to the diary's prompt, by the method with which their words were chosen. All sampled
-            replies have the same seed.
-        name_head_weights: attention weights by text, for several short texts that end with a name. The head
-            is the one that finds names, the third in layer 1. The query is the word before the final name,
-            and there is one weight for each word of the text except that name.
+        weights: maps each text, which ends with a name, to the attention weights of the word before that
+            name: one weight per word, without the name.
     """
 
-    words: list[str]
     vocabulary: list[str]
-    logits: np.ndarray
-    replies: dict[str, str]
-    name_head_weights: dict[str, list[float]]
-
-    @property
-    def probabilities(self) -> list[float]:
-        """The probability that the model gives to each word of the diary except the first.
-
-        There are T probabilities. Each is computed from the logits at the preceding word.
-        """
-        targets = [self.vocabulary.index(word) for word in self.words[1:]]
-        return [float(p[target]) for p, target in zip(softmax(self.logits), targets, strict=True)]
+    weights: dict[str, list[float]]
 
 
 def load_diary() -> Trace:
@@ -58,9 +36,6 @@ def load_diary() -> Trace:
     return Trace.load(TRACE_PATH)
 
 
-def load_diary_logits() -> DiaryLogits:
-    """Return the logits of one pass over the first 46 of the diary's 47 words, and related results."""
-    fields = json.loads(LOGITS_PATH.read_text(encoding="utf-8"))
-    logits = np.frombuffer(base64.b64decode(fields["logits"]), "<i2") / 1000
-    fields["logits"] = logits.reshape(-1, len(fields["vocabulary"]))
-    return DiaryLogits(**fields)
+def load_name_head() -> NameHead:
+    """Return the recorded attention weights of the head that finds names."""
+    return NameHead(**json.loads(NAME_HEAD_PATH.read_text(encoding="utf-8")))
