@@ -30,7 +30,7 @@ from tools.film_page import FILM_SECONDS, FILMS, film_page
 from tools.handout import TABLE_STYLE, comparison_card_page, comparison_table_html
 from tools.launch import DATA, ROOT
 from tools.sheets import sheet_pages
-from tools.sizes import SHORT_WAY
+from tools.sizes import WAYS
 from tools.teaching import DARK_FIGURE_STYLE, slides_page, teaching_page
 from tools.worksheet import worksheet_page
 
@@ -62,7 +62,7 @@ STEP = (
 SEVENTY = "case-as=Llama-3.1-70B&case-users=32&case-cards=4&case-collective=15"
 CATCHING = "How many users fit on my card?"
 PAGE = re.compile(r'(?<=<a )href="([\w/-]+\.html)')
-WAY = re.compile(r"\*\*The (?P<way>short|whole) way\*\*, (?P<time>[^:\n]+):")
+WAY = re.compile(r"\*\*(?P<way>[^*\n]+)\*\*, (?P<time>\d+ (?:minutes|hours)[^:\n]*):")
 
 
 def readme_text() -> str:
@@ -101,31 +101,38 @@ def link_to_questions() -> Link:
 
 
 def learning_paths_page() -> str:
-    """Return the HTML page with three learning paths: the short one, the whole one, and one by question."""
+    """Return the page with the ways through."""
     time = dict(WAY.findall(readme_text()))
-    short = [link for link in notebook_links() if Path(link.address).name.startswith(SHORT_WAY)]
+
+    def listed(way: str) -> list[Link]:
+        return [link for link in notebook_links() if Path(link.address).name.startswith(WAYS[way])]
+
     parts = [
         Section(links=[SEARCH]),
         Section(
-            f"An afternoon, {time['short']}: why there is a pause, why words drip, and what is kept.",
+            f"An afternoon, {time['The short way']}: why there is a pause, why words drip, and what is kept.",
             heading="The short way",
             name="short",
-            links=short,
+            links=listed("The short way"),
         ),
         Section(
-            f"In the order of the numbers, {time['whole']}. Each notebook runs by itself.",
+            f"In the order of the numbers, {time['The whole way']}. Each notebook runs by itself.",
             heading="The whole way",
             name="whole",
             links=notebook_links(),
         ),
+        *(
+            Section(f"{time[way]}.", heading=way, name=way.split()[0].lower(), links=listed(way))
+            for way in ("Understand it", "Build it", "Size and pay for it", "Find what is wrong")
+        ),
         Section(
             "What people ask, each with its answer in a sentence, and the cell that shows it.",
-            heading="The third way",
+            heading="By your question",
             name="question",
             links=[link_to_questions(), HOME],
         ),
     ]
-    return build_page("Three ways through", parts, QUESTION)
+    return build_page("Ways through", parts, QUESTION)
 
 
 def main_page(diary: Trace, published: Path | None = None) -> str:
@@ -217,9 +224,10 @@ def main_page(diary: Trace, published: Path | None = None) -> str:
         ),
     )
     time = dict(WAY.findall(readme_text()))
+    short, whole = time["The short way"], time["The whole way"]
     more = (
-        Link("The short way", "ways.html", f"{time['short']}: an afternoon, and the question is answered."),
-        Link("The whole way", "ways.html#whole", f"{time['whole']}, from four heads to several machines."),
+        Link("The short way", "ways.html", f"{short}: an afternoon, and the question is answered."),
+        Link("The whole way", "ways.html#whole", f"{whole}, from four heads to several machines."),
         link_to_questions(),
         SEARCH,
         Link("Film", "film.html", f"{FILM_SECONDS:.0f} seconds without a voice."),
