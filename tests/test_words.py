@@ -24,11 +24,6 @@ CONTRADICTIONS = {
         r"\bpositions? (?:that |which )?(?:are |is |were |was |to be )?run\b",
         r"\brun(?:s|ning)? (?:\w+ )?(?:\w+ )?positions?\b",
     ),
-    "a row is one token's key and value in one layer; others are lines": (
-        r"\brows? of (?:\w+ )?(?:scores|logits|weights|probabilities|targets|them)\b",
-        r"\brows? of (?:the|a) (?:table|matrix|mask|grid|triangle)\b",
-        r"\brow\*{0,2} is [^.]*\bin (?:all|every|each) layers?\b",
-    ),
     "a query is a list of numbers, no token and no prompt": (
         r"\(the \*{0,2}query\b|\bis a query\b|\beach query with each token\b",
         r"\b(?:your|user'?s?|users'?) quer(?:y|ies)\b|\bquery (?:prompt|text)\b",
@@ -69,11 +64,7 @@ def test_each_word_has_one_meaning(tmp_path: Path) -> None:
 
 
 def test_confusable_words_are_in_the_glossary() -> None:
-    names = {name for word in WORDS for name in words.bold_forms(word)} | {
-        "position",
-        "a line of a table",
-        "a prompt",
-    }
+    names = {name for word in WORDS for name in words.bold_forms(word)} | {"position", "a prompt"}
     assert {*words.MIXED_UP} | {other for _, other in words.MIXED_UP.values()} <= names
 
 
@@ -123,9 +114,6 @@ def test_notebooks_use_words_with_their_meaning(path: Path) -> None:
     [
         "60 positions run",
         "it runs all four positions again",
-        "each row of logits",
-        "a row of the table",
-        "A **row** is the K and V of one token in all layers.",
         "a token that looks (the **query**)",
         "A line is a query.",
         "your query is answered",

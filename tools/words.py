@@ -33,7 +33,6 @@ MIXED_UP = {
         "A place: where a token stands in its text. It has one, however often it runs.",
         "token processed",
     ),
-    "row": ("One token's K and V in one layer: what the cache keeps of it there.", "a line of a table"),
     "query": ("A list of numbers that a token makes in order to look.", "a prompt"),
     "prompt": ("The text that you give to the model.", "query"),
     "pass": ("One run of the model, over one token or many.", "token processed"),
