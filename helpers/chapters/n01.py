@@ -33,7 +33,7 @@ def query_key_comparison(
     Args:
         query_word: the word that has the query.
         query: two numbers.
-        words: the S words that the query sees, one line each.
+        words: the S words that the query sees, one row each.
         keys: two numbers for each word, (S, 2).
         values: two numbers for each word, (S, 2).
 
@@ -105,8 +105,10 @@ def attention_weights_at(position: int) -> Picture:
         position: the query's position, from 1.
     """
     words, v = toy.PROMPT[:position], PROMPT_NUMBERS[:position]
-    weights = softmax(toy.rule_scores(position))[:, -1]  # the last query sees every token
-    contexts = [format_number(x) for x in toy.four_heads(v)]
+    keys = np.array([toy.key(n) for n in range(1, position + 1)])
+    heads = [toy.head(toy.QUERIES[name], keys, v, toy.SINK[name]) for name in toy.HEADS]
+    weights = [row.round(9) for row, _ in heads]
+    contexts = [format_number(context) for _, context in heads]
 
     def draw(sheet: Sheet) -> None:
         left, row, top = 66.0, 62.0, 92.0
@@ -196,11 +198,11 @@ def read_cell(table: dict[str, list[Any]], word: str, head: int) -> Any:
         NotRightError: the word has no row, or its row does not have four numbers.
     """
     if not isinstance(table, dict) or word not in table:
-        raise NotRightError(f"there is no line `{word}`; expected a dict with {', '.join(toy.PROMPT)}.")
+        raise NotRightError(f"there is no row `{word}`; expected a dict with {', '.join(toy.PROMPT)}.")
     row = table[word]
     if row is not ... and (not isinstance(row, list | tuple) or len(row) != len(toy.HEADS)):
         names = ", ".join(toy.HEADS)
-        raise NotRightError(f"line `{word}` is {describe_with_type(row)}; expected four numbers: {names}.")
+        raise NotRightError(f"row `{word}` is {describe_with_type(row)}; expected four numbers: {names}.")
     return row if row is ... else row[head]
 
 
@@ -214,7 +216,7 @@ def cell_case(word: str, head: int) -> Case:
     name, visible = toy.HEADS[head], PROMPT_NUMBERS[: toy.PROMPT.index(word) + 1]
     picked = [visible[1::2], visible[-1:], visible[:1], visible][head]
     numbers = " and ".join([", ".join(map(str, picked[:-1])), *map(str, picked[-1:])])
-    wanted = f"the average of {numbers}" if picked[1:] else f"{sum(picked)}, all there is to pick"
+    wanted = f"the average of {numbers}" if picked[1:] else f"{sum(picked)}, the only value that it takes"
     return Case(
         (word, head),
         f"`{word}` under `{name}`",
@@ -224,7 +226,7 @@ def cell_case(word: str, head: int) -> Case:
 
 table = Exercise(
     name="table",
-    todo="fill in the table, a line of four numbers for each word.",
+    todo="fill in the table, a row of four numbers for each word.",
     cases=[
         cell_case(word, head) for word in ("weather", "is", "so", "Today") for head in range(len(toy.HEADS))
     ],
@@ -233,12 +235,12 @@ table = Exercise(
     wrong_answers=[
         f"divided by the prompt's length, {T}; divide by how many tokens are visible from here.",
         context_table(all=lambda visible: sum(visible) / T),
-        "it sees the future: a token may look at itself and at what stands before it.",
+        "it sees the future: a token may see itself and the tokens before it.",
         dict.fromkeys(toy.PROMPT, context_table()["so"]),
-        "positions count from 1: `Today` stands at an odd one, `weather` at an even one.",
+        "positions count from 1: `Today` is at an odd one, `weather` at an even one.",
         context_table(even=lambda visible: mean_or_empty(visible[::2])),
         "added up, not averaged.",
         context_table(even=lambda visible: sum(visible[1::2]) or EMPTY_CONTEXT, all=sum),
     ],
-    success="all 16 cells, with 12.5, 5, 10, 9 in the line of `so`.",
+    success="all 16 cells, with 12.5, 5, 10, 9 in the row of `so`.",
 )
