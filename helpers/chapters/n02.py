@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,8 @@ from helpers import toy
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.tables import Table
 from helpers.drawing.words import SMALL, join_words, pluralize, printable, require, shorten, text_width
 from helpers.plots.probabilities import whole_percent
-from helpers.recording.diary import load_diary, load_diary_logits
-from helpers.sampling import softmax
 
 NUMBERS = [float(toy.NUMBERS[word]) for word in toy.PROMPT]
 T = len(NUMBERS)
@@ -46,7 +42,7 @@ def word_probabilities(words: Sequence[str], probabilities: Sequence[float]) -> 
 
     each = [f"{printable(word)} {whole_percent(p)}" for word, p in zip(words[1:], probabilities, strict=True)]
     alt = (
-        f"{pluralize(len(probabilities), 'word')} behind {printable(words[0])}, each with the probability "
+        f"{pluralize(len(probabilities), 'word')} after {printable(words[0])}, each with the probability "
         f"that it was given before it came, in percent: {', '.join(each)}."
     )
     return Picture(draw, alt)
@@ -97,57 +93,6 @@ def two_layer_dependencies(word: str) -> Picture:
     return Picture(draw, alt)
 
 
-def head_picks_and_causal_mask(head: str) -> Picture:
-    """Draw two grids of query-key pairs: the pairs that a toy head picks, and the pairs that the mask allows.
-
-    Args:
-        head: its name, one of `toy.HEADS`.
-    """
-    words = toy.PROMPT
-    picks = toy.rule_scores(T)[toy.HEADS.index(head)] == 0
-    grids = {f"{head} picks": picks, "the mask lets see": toy.causal_mask(T)}
-
-    def draw(sheet: Sheet) -> None:
-        x, cell, row = 84.0, 88.0, 30.0
-        for n, (name, grid) in enumerate(grids.items()):
-            top = 92.0 + n * (row * T + 98)
-            sheet.text(x + cell * T / 2, top - 72, name, at="center", bold=True)
-            sheet.note(x + cell * T / 2, top - 42, "is looked at", at="center")
-            sheet.note(x - 10, top - 16, "looks", at="right")
-            for i, word in enumerate(words):
-                sheet.note(x + cell * (i + 0.5), top - 16, word, at="center", colour="ink")
-                sheet.note(x - 10, top + row * (i + 0.5), word, at="right", colour="query", bold=True)
-            for (i, j), yes in np.ndenumerate(grid):
-                fill, edge = ("query fill", "query") if yes else ("panel", "line")
-                corner = x + cell * j + 1, top + row * i + 1
-                sheet.box(*corner, cell - 2, row - 2, fill=fill, edge=edge, radius=3)
-                middle = corner[0] + cell / 2 - 1, corner[1] + row / 2 - 1
-                sheet.note(*middle, "yes" if yes else "·", at="center", colour="ink" if yes else "soft")
-
-    output = [
-        f"{name}, "
-        + "; ".join(
-            f"from {word}: {join_words([to for to, yes in zip(words, line, strict=True) if yes])}"
-            for word, line in zip(words, grid, strict=True)
-        )
-        for name, grid in grids.items()
-    ]
-    return Picture(
-        draw, f"Each row is a token that attends, each column a token it can attend to. {'. '.join(output)}."
-    )
-
-
-def probabilities_after_prompt(n: int = 4) -> dict[str, tuple[float, float]]:
-    """Return the n most probable words after the diary's prompt, each with its probability in two passes.
-
-    The first pass runs the prompt alone, as prefill does; the second runs the whole text, as training does.
-    """
-    diary, lines = load_diary(), load_diary_logits()
-    alone = {word: p for word, _, p in diary.run("cached").steps[0].parts[0].out[0].top[:n]}
-    inside = softmax(lines.logits[diary.sequences[0].prompt - 1])
-    return {word: (p, float(inside[lines.vocabulary.index(word)])) for word, p in alone.items()}
-
-
 Prefill = Callable[[Sequence[float]], np.ndarray]
 
 
@@ -160,22 +105,23 @@ def prefill_seeing(n_visible: Callable[[int, int, str], int]) -> Prefill:
     """
 
     def row(t: int, x: Sequence[float]) -> list[float]:
-        return [toy.four_heads([*x[: n_visible(t, len(x), name)]])[h] for h, name in enumerate(toy.HEADS)]
+        rows = (toy.run_pass(x[: n_visible(t, len(x), name)])[-1] for name in toy.HEADS)
+        return [contexts[h] for h, contexts in enumerate(rows)]
 
     return lambda numbers: np.array([row(t, numbers) for t in range(1, len(numbers) + 1)])
 
 
 PREFILLS: dict[str, Prefill] = {  # all but the first two look ahead
-    "the right prefill": toy.prefill_matrix,
-    "a masked prefill of other heads": lambda numbers: -toy.prefill_matrix(numbers),
+    "the right prefill": toy.run_pass,
+    "a masked prefill of other heads": lambda numbers: -toy.run_pass(numbers),
     "a prefill that has no causal mask": prefill_seeing(lambda t, n, head: n),
     "a prefill whose tokens see one too many": prefill_seeing(lambda t, n, head: min(t + 1, n)),
     "a prefill whose first token sees all": prefill_seeing(lambda t, n, head: n if t == 1 else t),
     "a prefill whose middle token sees all": prefill_seeing(lambda t, n, head: n if t == (n + 1) // 2 else t),
     "a prefill whose `newest` sees all": prefill_seeing(lambda t, n, head: n if head == "newest" else t),
     "a prefill whose `all` sees all": prefill_seeing(lambda t, n, head: n if head == "all" else t),
-    "a prefill whose first two lines move, but no column's sum": lambda x: (
-        toy.prefill_matrix(x) + x[-1] * np.array([1, -1, *[0] * (len(x) - 2)])[:, None]
+    "a prefill whose first two rows move, but no column's sum": lambda x: (
+        toy.run_pass(x) + x[-1] * np.array([1, -1, *[0] * (len(x) - 2)])[:, None]
     ),
 }
 
@@ -201,12 +147,12 @@ change_future = Exercise(
     cases=[Case((prefill,), f"test_future with {name}") for name, prefill in PREFILLS.items()],
     right_answer=make_future_test(lambda table: table[:-1]),
     wrong_answers=[
-        "the line of the changed number, or one after it, is compared too; those may change.",
+        "the row of the changed number, or one after it, is compared too; these rows may change.",
         make_future_test(lambda table: table),
         make_future_test(lambda table: table[-1]),
         "True each time: are the two lists of numbers different (`b = a` is no copy)? Is all compared?",
         make_future_test(lambda table: table, changed_number=NUMBERS[-1]),
-        "not every earlier line is compared.",
+        "not every earlier row is compared.",
         *[make_future_test(lambda table, rows=rows: table[rows]) for rows in (0, slice(2), -2)],
         "not all four columns are compared.",
         *[make_future_test(lambda table, head=head: table[:-1, head]) for head in (0, 1, 3)],
@@ -218,21 +164,7 @@ change_future = Exercise(
 CHANGED_NUMBERS = [*NUMBERS[:2], 100.0, *NUMBERS[3:]]  # *is* carries 100
 
 
-def changed_results_table() -> Table:
-    """Return a table of the tokens whose result changes when *is* carries 100.
-
-    Its lines are layer 1, layer 2, and layer 1 without the mask; its columns are the tokens.
-    """
-    prefills: dict[str, Prefill] = {
-        "layer 1": toy.prefill_matrix,
-        "layer 2": partial(toy.run_pass, n_layers=2),
-        "layer 1, without the mask": PREFILLS["a prefill that has no causal mask"],
-    }
-    lines = [(run(CHANGED_NUMBERS) != run(NUMBERS)).any(axis=1) for run in prefills.values()]
-    return Table(lines, [*prefills], toy.PROMPT, corner="another result?")
-
-
-def check_changed_rows_guess(guess: Any) -> Guess:
-    """Compare a guess with the list of lines, from 1, that change in layer 2 when *is* carries 100."""
+def check_changed_positions_guess(guess: Any) -> Guess:
+    """Compare a guess with the positions, from 1, whose result in layer 2 changes when *is* carries 100."""
     changed, before = (toy.run_pass(numbers, n_layers=2) for numbers in (CHANGED_NUMBERS, NUMBERS))
     return Guess(guess, [int(t) for t in np.flatnonzero((changed != before).any(axis=1)) + 1])
