@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from helpers.check.result import NotRightError, describe_with_type
 from helpers.cost.counts import reply_counts
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import SMALL, printable, shorten, text_width
-from helpers.sampling import Sampling, greedy
+from helpers.sampling import greedy
 
 MAX_CALLS = 50
 SCRIPTED_WORDS = ["delicious", "warm", toy.EOS]
@@ -24,7 +24,7 @@ LogitsFunction = Callable[[Sequence[str]], np.ndarray]
 
 def toy_logits(words: Sequence[str]) -> np.ndarray:
     """Return the toy's logits of the next word, (V,); `<eos>` and unknown words carry 0."""
-    return toy.lm_head(toy.prefill_matrix([toy.NUMBERS.get(word, 0) for word in words])[-1])
+    return toy.lm_head(toy.run_pass([toy.NUMBERS.get(word, 0) for word in words])[-1])
 
 
 def logits_without_eos(words: Sequence[str]) -> np.ndarray:
@@ -67,7 +67,7 @@ def run_and_log_lengths(
         return logits_of(list(words))
 
     words = generate(step, prompt, max_new_tokens)
-    return {"returns": words, "runs step on so many words:": lengths}
+    return {"returns": words, "calls step with this many words:": lengths}
 
 
 def generate_with_extra_pass(
@@ -144,37 +144,35 @@ def check_tokens_processed_guess(guess: Any) -> Guess:
 
 
 def words_at_random_number(
-    logits: np.ndarray, vocabulary: Sequence[str], samplings: Sequence[Sampling], random_number: float
+    bars: Mapping[str, np.ndarray], vocabulary: Sequence[str], random_number: float
 ) -> Picture:
     """Draw a bar for each sampling setting, and the word in it that a random number selects.
 
     Args:
-        logits: one for each word, (V,).
+        bars: maps each setting to the probabilities of the words, (V,), which are the pieces of its bar.
         vocabulary: the V words.
-        samplings: the settings. Each has a bar from 0 to 1, made of the words' probabilities in the order of
-            the vocabulary.
-        random_number: 0 <= number < 1; it selects the word whose piece of the bar contains it.
+        random_number: 0 <= random_number < 1; it selects the word whose piece of the bar contains it.
     """
-    bars = {str(way).removeprefix("sampled, "): way.probabilities(logits) for way in samplings}
     hits = {name: int(np.searchsorted(np.cumsum(p), random_number, side="right")) for name, p in bars.items()}
 
     def draw(sheet: Sheet) -> None:
         left, long, y = 18.0, sheet.width - 36.0, 18.0
         at = left + long * random_number
-        sheet.note(left + long, y, f"{random_number:.3f} hits", at="right", bold=True, colour="generated")
+        sheet.note(at - 10, y, f"{random_number:.3f} hits", at="right", bold=True, colour="generated")
+        sheet.line((at, y + 40), (at, y + 42 + 70 * (len(bars) - 1)), colour="generated", width=2)
         for name, p in bars.items():
             hit, y = hits[name], y + 34
             label = f"{name}: {np.count_nonzero(p)} words"
             sheet.note(left, y, label, colour="ink")
-            word = shorten(vocabulary[hit], long - text_width(label, SMALL) - 8, bold=True)
-            sheet.text(left + long, y, word, at="right", bold=True, colour="generated")
+            word = shorten(vocabulary[hit], at - left - text_width(label, SMALL) - 18, bold=True)
+            sheet.text(at - 10, y, word, at="right", bold=True, colour="generated")
             sheet.box(left, y + 14, long, 28, fill="faint", radius=0)
-            for n in np.flatnonzero(p >= 0.01).tolist():
-                x, wide = left + long * p[:n].sum(), long * p[n] - 1
+            for n in np.flatnonzero((p >= 0.01) | (np.arange(len(p)) == hit)).tolist():
+                x, wide = left + long * p[:n].sum(), max(2.0, long * p[n] - 1)
                 sheet.box(x, y + 14, wide, 28, fill="generated fill" if n == hit else "query fill", radius=0)
                 if text_width(vocabulary[n], SMALL) < wide - 4:
                     sheet.note(x + 4, y + 28, vocabulary[n], colour="ink")
-            sheet.line((at, y + 11), (at, y + 45), colour="generated", width=2)
+            sheet.arrow(at, y + 6, at, y + 16, "generated", width=2)
             y += 36
         sheet.note(left, y + 24, "0")
         sheet.note(left + long / 2, y + 24, "gray: words under 1 percent", at="center")

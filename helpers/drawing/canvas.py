@@ -240,7 +240,7 @@ class Sheet:
         """
         place, up = (left, -bottom, right - left, bottom - top), Affine2D().scale(1, -1)
         axes = self.axes.inset_axes(place, transform=up + self.axes.transData, zorder=0.5)
-        for axis, room in ((axes.xaxis, (right - left) / 80), (axes.yaxis, (bottom - top) / 40)):
+        for axis, room in ((axes.xaxis, (right - left) / 60), (axes.yaxis, (bottom - top) / 40)):
             axis.set_major_locator(MaxNLocator(max(2, int(room)), steps=[1, 2, 5, 10]))
             axis.set_major_formatter("{x:,.12g}")
         self.bottom = max(self.bottom, bottom + 22)

@@ -26,18 +26,18 @@ def score_counts(run: Run, n_tokens: int) -> list[list[int]]:
     return times
 
 
-def score_triangle(trace: Trace, run: str = "uncached") -> Picture:
-    """Draw how often each (query, key) pair of tokens is scored during a reply, with a row for each query.
+def score_triangle(trace: Trace) -> Picture:
+    """Draw how often each (query, key) pair of tokens is scored during a reply without the cache.
+
+    There is a row for each query.
 
     Args:
         trace: a trace of one sequence, with at most 12 processed tokens.
-        run: the run to draw. The cells of "uncached" are shaded by their count, those of "cached" by the
-            pass that processed the query.
 
     Raises:
         ValueError: more than 12 tokens were processed.
     """
-    chosen = trace.run(run)
+    chosen = trace.run("uncached")
     n = 1 + max(token for p in chosen.steps for token in p.parts[0].queries)
     require(n <= 12, f"{n} tokens ran; expected at most 12 to draw: record fewer, such as max_new_tokens=8")
     times = score_counts(chosen, n)
@@ -46,10 +46,6 @@ def score_triangle(trace: Trace, run: str = "uncached") -> Picture:
     again = [f"{distinct} cells, so {total - distinct}", "were scored again"]
     again = ["each cell once"] if total == distinct else again
     labels = ["once" if row[0] == 1 else f"{row[0]} times" for row in times]
-    if chosen.cache != "none":
-        labels = [
-            f"decode {at}" if at else "prefill" for at in (first_pass_of_token(chosen, i) for i in range(n))
-        ]
 
     def draw(sheet: Sheet) -> None:
         left, top = 84.0, 40.0
@@ -57,42 +53,34 @@ def score_triangle(trace: Trace, run: str = "uncached") -> Picture:
         sheet.text(right, 54, str(total), at="right", size=LARGE, bold=True)
         for n_line, text in enumerate(["pairs scored in all", *again]):
             sheet.note(right, 80 + 22 * n_line, text, at="right")
-        sheet.note(left - 10, top - 15, "looks at", at="right")
+        sheet.note(left - 10, top - 15, "attends to", at="right")
         for i, row in enumerate(times):
             y = top + cell * (i + 0.5)
-            sheet.note(left - 10, y, shorten(words[i], left - 12, SMALL), at="right", colour="ink")
+            name = f"{i + 1} {shorten(words[i], left - 30, SMALL)}"
+            sheet.note(left - 10, y, name, at="right", colour="ink")
             sheet.note(left + cell * (i + 1) + 6, y, labels[i])
             if cell >= 20 or i % 2 == 0:
                 sheet.note(left + y - top, top - 15, str(i + 1), at="center")
             for j, count in enumerate(row):
-                share, ink = _shade(chosen, i, count)
+                opacity, ink = _shade(count, len(chosen.steps))
                 place = (left + cell * j + 1, y - cell / 2 + 1, cell - 2, cell - 2)
-                sheet.box(*place, fill="query", opacity=share, edge="query", radius=3, line=0.8)
+                sheet.box(*place, fill="query", opacity=opacity, edge="query", radius=3, line=0.8)
                 sheet.note(place[0] + cell / 2 - 1, y, str(count), at="center", colour=ink)
 
-    sentence = "; ".join(f"line {i + 1} ({printable(words[i])}): {row[0]}" for i, row in enumerate(times))
+    sentence = "; ".join(f"row {i + 1} ({printable(words[i])}): {row[0]}" for i, row in enumerate(times))
     once = ": each cell once" if total == distinct else f", {total - distinct} of them again"
     return Picture(
         draw,
-        f"A triangle of {n} queries by {n} keys, the {run} run of {pluralize(len(chosen.steps), 'pass')}. "
-        f"How often each cell of a line was scored: {sentence}. "
+        f"A triangle of {n} queries by {n} keys; {pluralize(len(chosen.steps), 'pass')} without the cache. "
+        f"How often each cell of a row was scored: {sentence}. "
         f"Total {total} pairs over {distinct} cells{once}.",
     )
 
 
-def first_pass_of_token(run: Run, token: int) -> int:
-    """Return the index, from 0, of the first pass that processed the token at index `token`."""
-    return next(n for n, p in enumerate(run.steps) if token in indices_of_ranges(p.parts[0].new))
-
-
-def _shade(run: Run, query: int, count: int) -> tuple[float, str]:
+def _shade(count: int, n_passes: int) -> tuple[float, str]:
     """Return the opacity of a cell's blue fill, and the colour of the text on it.
 
-    Without a cache the opacity depends on the count; with a cache, on the pass. In the light and dark themes,
-    "ink" is legible up to an opacity of 0.5, and "paper" on full blue.
+    In the light and dark themes, "ink" is legible up to an opacity of 0.5, and "paper" on full blue.
     """
-    if run.cache == "none":
-        share = (count - 1) / max(len(run.steps) - 1, 1)
-        return (1.0, "paper") if share == 1 else (0.08 + 0.42 * share, "ink")
-    n = first_pass_of_token(run, query)
-    return (0.45 if n == 0 else (0.08, 0.25)[n % 2]), "ink"
+    share = (count - 1) / max(n_passes - 1, 1)
+    return (1.0, "paper") if share == 1 else (0.08 + 0.42 * share, "ink")

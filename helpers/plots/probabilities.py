@@ -26,8 +26,9 @@ def top_candidates(trace: Trace) -> Picture:
     def draw(sheet: Sheet) -> None:
         a_line, pitch = 4, (sheet.width - 36) / 4
         for k, (out, word) in enumerate(zip(outs, output, strict=True)):
-            x, y = 18 + pitch * (k % a_line), 18.0 + 190 * (k // a_line)
+            x, y = 18 + pitch * (k % a_line), 18.0 + 208 * (k // a_line)
             sheet.note(x, y, f"word {k + 1}")
+            y -= 6
             for text, _, p in out.top:
                 y += 32
                 came, wide = text == word, pitch - 12
@@ -45,6 +46,6 @@ def top_candidates(trace: Trace) -> Picture:
     ]
     alt = (
         f"The first 7 words of the reply, {join_words([printable(word) for word in output])}, each among "
-        f"the likeliest others, with their probabilities in percent. {'; '.join(sentences)}."
+        f"the most probable others, with their probabilities in percent. {'; '.join(sentences)}."
     )
     return Picture(draw, alt)
