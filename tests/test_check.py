@@ -244,14 +244,14 @@ def test_solved_exercises_are_noted_in_a_file(tmp_path: Path, monkeypatch: pytes
 
 
 def test_redefined_functions_do_not_change_expected_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("prefill_matrix", "attend", "run_pass", "generate"):
+    for name in ("attention", "run_pass", "generate"):
         monkeypatch.setattr(toy, name, lambda *args, **kwargs: np.zeros(4))
     assert not n04.decode_step(lambda cache, number: np.zeros(4)).solved
     assert not n03.generate(lambda step, prompt, max_new_tokens: np.zeros(4)).solved
 
 
 def test_a_table_with_missing_rows_is_not_right() -> None:
-    assert "there is no line `weather`" in n01.table({}).message
+    assert "there is no row `weather`" in n01.table({}).message
     assert n01.table(dict.fromkeys(toy.PROMPT, ...)).state == "not solved yet"
     for row in ([1, 2], [20, 20, 10, 15, 0]):
         assert "expected four numbers" in n01.table({"weather": row}).message
@@ -269,7 +269,7 @@ def test_a_table_with_missing_rows_is_not_right() -> None:
         (format_value, 1e300, "1e+300"),
         (format_value, "x" * 121, f"{'x' * 120} …"),
         (format_value, [], "nothing"),
-        (format_value, np.array([0.125, 3]), "0.12, 3"),
+        (format_value, np.array([0.125, 3]), "0.13, 3"),
         (format_value, ["nice", "<eos>"], "nice, <eos>"),
         (describe_with_type, ..., "..."),
         (describe_with_type, np.zeros((2, 3)), "an array of shape (2, 3)"),

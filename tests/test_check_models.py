@@ -124,7 +124,7 @@ CLOSE: list[tuple[Exercise, Any, str]] = [
         "over 50 times",
     ),
     (n04.decode_step, stores_twice, "leaves V of layer 1 with an answer of shape (6,); expected shape (5,)"),
-    (n04.decode_step, makes_keys_again, "decode_step behind keys that were changed gives"),
+    (n04.decode_step, makes_keys_again, "decode_step after keys that were changed gives"),
     (
         n05.mask,
         lambda T, S: n05.causal_mask(T, S) & (np.arange(S) != 5),

@@ -18,9 +18,9 @@ from tests.machine import NOTEBOOKS
 
 # What each notebook must define: in a cell of its own, or as the solution of an exercise.
 TAUGHT = {
-    "01_four_heads": ["four_heads"],
-    "02_prefill": ["rule_scores", "causal_mask", "attend", "lm_head"],
-    "03_decode": ["generate", "step"],
+    "01_four_heads": ["key", "head", "four_heads"],
+    "02_prefill": ["lm_head"],
+    "03_decode": [],
     "00_start_here": [],
     "06_learned_heads": ["rotate"],
     "07_transformer": "logit_contributions Attention SwiGLU Block".split(),
