@@ -41,7 +41,7 @@ from helpers.check.reader import SOLVED_FILE
 from tools.exercises import exercise_sources
 from tools.launch import ROOT, argument_parser
 
-CHECKER = re.compile(r"^from helpers\.(?:check|chapters) import (\w+) as check$", re.MULTILINE)
+CHECKER = re.compile(r"^from helpers\.(?:check|chapters) import (\w+) as check\b", re.MULTILINE)
 STATES_FROM_WORST = ("", "error", "not yet", "noted", "solved")
 STATE_OF_RESULT = {"Right": "solved", "Not right yet": "not yet", "Not solved yet": "not yet"}
 
