@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,17 @@ from helpers.check.exercise import Exercise
 from helpers.check.guess import Guess
 from tools.exercises import ROLES, exercise_sources
 
+# Wrong answers to the exercises that a page checks itself, in a cell that its reader sees.
+WRONG: dict[str, list[Any]] = {
+    "forget": [
+        lambda entries, n: entries[n:],
+        lambda entries, n: entries[:, :n],
+        lambda entries, n: entries[:, :-n],
+        lambda entries, n: entries[..., n:],
+        lambda entries, n: entries,
+        lambda entries, n: entries * 1.5,
+    ]
+}
 DETAILS = re.compile(r"<details>.*?</details>", re.DOTALL)
 NUMBER = re.compile(r"(?<![\w-])\d+(?:,\d{3})*(?:\.\d+)?(?![\w-])")
 FENCE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -35,6 +48,10 @@ def keep_promises(path: str, exercise: str, names: dict[str, Any]) -> None:
     assert len(solution.splitlines()) < 10
     expect("Not solved yet: ", shown(cells["check"], cells["exercise"], names))
     expect("Right: ", shown(cells["check"], solution, names))
+    if exercise in WRONG:
+        for answer in WRONG[exercise]:
+            expect("Not right yet: ", shown(cells["check"], solution, names, {exercise: answer}))
+        return
     ((module_name, arguments),) = re.findall(rf"(\w+)\.{exercise}\((.*)\)", cells["check"])
     module = names[module_name]
     given, whole = arguments.split(", "), getattr(module, exercise)
@@ -82,7 +99,7 @@ def expect(beginning: str, sentence: str) -> None:
 
 
 def shown(check: str, source: str, names: dict[str, Any], answers: dict[str, Any] | None = None) -> str:
-    """Run a student's source, then the check cell, and return the message that the check cell shows.
+    """Run a student's source, then the check cell, and return what the check cell shows or prints.
 
     Args:
         check: the source of the check cell.
@@ -94,6 +111,10 @@ def shown(check: str, source: str, names: dict[str, Any], answers: dict[str, Any
     exec(compile(source, "<written>", "exec"), names)
     names |= answers or {}
     *before, last = ast.parse(check).body
+    if isinstance(last, ast.If):  # plain code, which prints
+        with redirect_stdout(StringIO()) as printed:
+            exec(compile(check, "<check>", "exec"), names)
+        return printed.getvalue()
     assert isinstance(last, ast.Expr), "a check has to end with the call, to show its answer"
     exec(compile(ast.Module(before, []), "<check>", "exec"), names)
     return repr(eval(compile(ast.Expression(last.value), "<check>", "eval"), names))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +14,45 @@ import torch
 
 from helpers.model import shipped
 from helpers.recording.diary import load_diary
+from tools.launch import imports_helpers, raw_url
 
-PAGE = Path(__file__).parents[1] / "notebooks" / "one_page.ipynb"
-TAUGHT = ("one-files", "one-functions", "one-run", "one-write", "one-go")
+ROOT = Path(__file__).parents[1]
+CELLS = {cell.id: cell for cell in nbformat.read(ROOT / "notebooks/one_page.ipynb", as_version=4).cells}
+READS = ("one-files", "one-weights")
+MODEL = ("one-functions", "one-attention", "one-mlp", "one-run", "one-write", "one-go")
 
 
 @pytest.fixture(scope="module")
 def page() -> dict[str, Any]:
-    """What the page's five cells define."""
-    cells = {cell.id: cell.source for cell in nbformat.read(PAGE, as_version=4).cells}
+    """What the page's cells define, up to its first reply."""
     names: dict[str, Any] = {}
-    for name in TAUGHT:
-        exec(cells[name], names)
+    with contextlib.chdir(ROOT / "notebooks"):
+        for name in (*READS, *MODEL):
+            exec(CELLS[name].source, names)
     return names
 
 
-def test_sixty_lines_that_import_nothing_of_helpers() -> None:
-    code = "\n".join(cell.source for cell in nbformat.read(PAGE, as_version=4).cells if cell.id in TAUGHT)
-    assert len([line for line in code.splitlines() if line.strip()]) <= 60
-    assert "import helpers" not in code
-    assert "from helpers" not in code
+def test_sixty_lines_and_nothing_of_helpers() -> None:
+    for cells, limit in ((MODEL, 60), (READS, 26)):
+        lines = "\n".join(CELLS[name].source for name in cells).splitlines()
+        assert len([line for line in lines if line.strip()]) <= limit
+    assert not [name for name, cell in CELLS.items() if imports_helpers(cell.source)]
+
+
+def test_alone_it_fetches_the_files_of_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Colab, where neither the repository nor its files are."""
+
+    def fetch(url: str, name: str) -> None:
+        assert url.startswith(raw_url())
+        shutil.copy(ROOT / url.removeprefix(raw_url()), name)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(urllib.request, "urlretrieve", fetch)
+    names: dict[str, Any] = {}
+    for name in READS:
+        exec(CELLS[name].source, names)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.safetensors", "tokenizer.json"]
+    assert sum(matrix.size for matrix in names["W"].values()) == 762_112
 
 
 @torch.inference_mode()

@@ -18,7 +18,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from tools.launch import ROOT, argument_parser, bootstrap_source, launch_links
+from tools.launch import ROOT, argument_parser, bootstrap_source, imports_helpers, launch_links
 
 
 def code_cells(book: NotebookNode) -> list[NotebookNode]:
@@ -75,7 +75,8 @@ def reasons_not_to_commit(path: Path, root: Path = ROOT) -> Iterator[str]:
     if not cells:
         return  # a notebook without code: nothing to launch
     if cells[0].source != bootstrap_source(root):
-        yield "its first code cell is not the one in tools/launch.py"
+        if any(imports_helpers(cell.source) for cell in cells):
+            yield "its first code cell is not the one in tools/launch.py"
     elif not cells[0].metadata.get("jupyter", {}).get("source_hidden"):
         yield "its first code cell is not folded (in JupyterLab: View, Collapse Selected Code)"
     if launch_links(f"notebooks/{path.name}", root) not in prose:

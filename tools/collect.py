@@ -17,6 +17,8 @@ CSV has one row per student and one column per exercise. A cell of the CSV conta
 If a student submitted several copies of a notebook, the best state of each exercise is used. Each exercise is
 run in a fresh kernel, in an empty folder. Only the cells that the exercise needs are run, followed by its
 original check instead of the student's copy of the check.
+
+The exercise of one_page.ipynb is checked by a cell of the page, not by `helpers`, so it is not collected.
 """
 
 from __future__ import annotations

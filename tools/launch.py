@@ -8,6 +8,7 @@ files that contain them. On Colab, the notebook and the helpers are loaded from 
 from __future__ import annotations
 
 import argparse
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,16 @@ def version_tag(root: Path = ROOT) -> str:
 def bootstrap_source(root: Path = ROOT) -> str:
     """Return the source of a notebook's first code cell, which installs the helpers on Colab."""
     return BOOTSTRAP.format(github=GITHUB, repository=repository_name(root), tag=version_tag(root))
+
+
+def raw_url(root: Path = ROOT) -> str:
+    """Return the address of this version's files, which the path of a file completes."""
+    return f"https://raw.githubusercontent.com/{repository_name(root)}/{version_tag(root)}/"
+
+
+def imports_helpers(source: str) -> bool:
+    """Return whether a cell imports helpers. A notebook without such a cell has no BOOTSTRAP."""
+    return bool(re.search(r"^\s*(?:import|from) helpers\b", source, re.MULTILINE))
 
 
 def colab_url(path: str, root: Path = ROOT) -> str:

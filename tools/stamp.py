@@ -4,8 +4,8 @@
     python -m tools stamp                   # after a change in pyproject.toml, such as a new version
     python -m tools stamp --check           # change no file; list the files that are not current, and fail
 
-These files are the README and other Markdown files, CITATION.cff, and the notebooks, where the badges and the
-first code cell are changed.
+These files are the README and other Markdown files, CITATION.cff, and the notebooks, where the badges, the
+first code cell and the addresses of fetched files are changed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from tools.launch import (
     ROOT,
     argument_parser,
     bootstrap_source,
+    imports_helpers,
     launch_links,
     project_table,
+    raw_url,
     readme_badges,
     repository_name,
     site_url,
@@ -32,6 +34,7 @@ from tools.launch import (
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9_.-]+")
 STAMPED = ["pyproject.toml", "*.md", "CITATION.cff", ".github/**/*.md", "notebooks/*.ipynb"]
 BADGES = re.compile(r"run it in \[Colab\]\(\S+\) or \[Binder\]\(\S+\)(?: · \[words\]\(\S+\))?")
+RAW = re.compile(r"https://raw\.githubusercontent\.com/[^/]+/[^/]+/v[^/]+/")
 README_BADGES = re.compile(r"^\[!\[Tests\].*\n.*\n.*$", re.MULTILINE)
 CITED = re.compile(r"^version: .*$", re.MULTILINE)
 
@@ -52,11 +55,11 @@ def with_current_stamps(path: Path, text: str, root: Path) -> str:
     """
     if path.suffix == ".ipynb":
         book = nbformat.reads(text, as_version=4)
-        for first in code_cells(book)[:1]:
+        for first in filter(lambda cell: imports_helpers(cell.source), code_cells(book)[:1]):
             first.source = bootstrap_source(root)
         links = launch_links(f"notebooks/{path.name}", root)
         for cell in book.cells:
-            cell.source = BADGES.sub(links, cell.source)
+            cell.source = RAW.sub(raw_url(root), BADGES.sub(links, cell.source))
         return nbformat.writes(book) + "\n"
     if path.suffix == ".cff":
         return CITED.sub(f"version: {project_table(root)['version']}", text)
