@@ -14,7 +14,6 @@ import pytest
 
 from helpers import plots
 from helpers.chapters import a1, n06, n07, n08, n09, n10, n11, n12, n14, n15, n16, n17, n18, n19, n20, n21
-from helpers.chapters.n09 import TimedReply
 from helpers.cost.layers import layer_types_of
 from helpers.cost.service import Service
 from helpers.model import shipped
@@ -63,8 +62,7 @@ IDLE = [{0: "A", 1: "B"}, {1: "B"}, {1: "B"}, {0: "C", 1: "D"}]
 FULL = [{0: "A", 1: "B"}, {0: "C", 1: "B"}, {0: "D", 1: "B"}]
 
 SAID = ["Mia", "from", "Dublin", ".", "<eos>"]
-KEPT = TimedReply(SAID, [6.0, 0.8, 0.8, 0.7, 0.7], [194, 195, 196, 197, 198])
-AGAIN = TimedReply(SAID, [6.0, 6.1, 6.2, 6.3, 6.4], [0] * 5)
+KEPT, AGAIN = [6.0, 0.8, 0.8, 0.7, 0.7], [6.0, 6.1, 6.2, 6.3, 6.4]
 ADDS = {"embedding": 0.0, "attention 1": 0.66, "MLP 1": 10.5, "MLP 2": -2.3}
 PLACES = [WordComparison(0, ("a", "a"), 2.0, 1e-5), WordComparison(1, ("a", "w" * 30), 0.0, 0.5)]
 WAITS = {budget: n16.P99Waits(9e3 if budget > 999 else 30.0, budget / 9) for budget in n16.BUDGETS}
@@ -86,7 +84,6 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     },
     **{
         "one stream": n07.residual_stream,
-        "model in short": n09.shipped_model_overview,
         "one layer": n12.layer_timeline,
     },
     "handed over": lambda: n19.prefill_handover(["Mia", "from", "Oslo", "."], 17),
@@ -109,7 +106,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
         "w" * 200, "", "w", [1, 2], dict.fromkeys("abcd", (1, 1))
     ),
     "pause": lambda: n09.prefill_and_step_times([8, 64, 1024], [1e-3, 2.1, 1e3], [0.66, 0.67, 1e3]),
-    "reply": lambda: n09.reply_timeline(KEPT, AGAIN),
+    "reply": lambda: n09.reply_timeline(SAID, KEPT, AGAIN, 194),
     "to scale": lambda: n09.reply_times_to_scale(55, 0.7, 100),
     "tie": lambda: n21.logits_on_bfloat16_axis(
         ["soup", "pie"], {"alone": [10.3125, 10.25], "beside": [10.25, 10.25]}
@@ -190,14 +187,14 @@ UNCOMPARED = {
         "3bdfd1ff",
     ),
     "reply": (
-        "One reply on one axis of milliseconds: Mia, from, Dublin, ., <eos>. With its rows kept: a "
-        "pause of 6.00, then 4 words that drip, the last at 9.00; 194 rows in each layer after the "
-        "pause and 198 at the end. With nothing kept: 5 pauses, the last word at 31.0.",
-        "721315c6",
+        "One reply on one axis of milliseconds: Mia, from, Dublin, ., <eos>. With its entries kept: a "
+        "pause of 6.00, then 4 tokens that drip, the last at 9.00; 194 entries in each layer after the "
+        "pause and 198 at the end. With nothing kept: 5 pauses, the last token at 31.0.",
+        "d06f9dbc",
     ),
     "to scale": (
-        "100 words to scale. Rows kept: one pause and the drip, 124 ms. Nothing kept: 100 pauses, 5.50 s.",
-        "d27d8d92",
+        "100 tokens to scale. Entries kept: a pause and the drip, 124 ms. Nothing kept: 100 pauses, 5.50 s.",
+        "03f6a67e",
     ),
     "head map": (
         "80 layers of 64 heads. layer 80, head 64: in 25 of 40; layer 1, head 1: in 15 of 40.",

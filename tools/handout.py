@@ -62,7 +62,7 @@ def pass_svg(n_new: int) -> str:
         for n in range(old)
     )
     n_pairs = sum(query >= old for query, _ in pairs)
-    sentence = f"{n_new} of {N} tokens processed: {n_pairs} pairs; {old} rows from before"
+    sentence = f"{n_new} of {N} tokens processed: {n_pairs} pairs; {old} entries from before"
     size = f"0 0 {10 * N} {10 * N + 14}"
     return f'<svg viewBox="{size}" role="img" aria-label="{sentence}">{dots}{rings}</svg>'
 
@@ -126,9 +126,9 @@ def comparison_card_page() -> str:
     body = f"""<h1>{inline_markdown_to_html(match_section()["heading"])}</h1>
 <div class="two">
 <figure>{pass_svg(N)}<figcaption><b>Prefill.</b> Every token of the prompt runs. A dot is a pair: the token of
-its line looks at the token of its column.</figcaption></figure>
-<figure>{pass_svg(1)}<figcaption><b>Decode step.</b> The newest token runs alone. A ring is a row that the KV
-cache holds from before. Grey pairs are not scored again.</figcaption></figure>
+its row attends to the token of its column.</figcaption></figure>
+<figure>{pass_svg(1)}<figcaption><b>Decode step.</b> The newest token runs alone. A ring is an entry that the
+KV cache holds from before. Grey pairs are not scored again.</figcaption></figure>
 </div>
 {comparison_table_html()}
 <footer class="soft">Watch It Decode, notebook 09.</footer>"""

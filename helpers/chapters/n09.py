@@ -1,110 +1,16 @@
-"""The measurements, the figures, the prediction and the exercise of notebook 09, the pause and the drip."""
+"""The figures, the predictions and the exercise of notebook 09, the pause and the drip."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
-
-from torch import Tensor
+from typing import Any
 
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.numbers import format_digits
 from helpers.drawing.words import LARGE, SMALL, pluralize, printable, text_width
-from helpers.model.cache import GrowingCache, StaticCache
-from helpers.model.generate import generate, prefill
-from helpers.model.transformer import Transformer
-from helpers.timing.steps import PARTS, decode_step_task, fastest_ms, fastest_part_ms
-from helpers.tokenizer import Tokenizer
-
-
-class StepTimeLedger(NamedTuple):
-    """The milliseconds of a decode step and of its parts, with few and with many KV entries in the cache."""
-
-    step_ms: dict[int, float]  # the measured time, by number of rows
-    part_ms: dict[int, dict[str, float]]  # the time of each of `PARTS`, by number of rows
-    copy_ms: float  # extra time of the longer step if the cache copies all rows to append one
-
-    def part_growth_ms(self, part: str) -> float:
-        """Return how many ms longer `part`, one of `PARTS`, takes with many KV entries than with few."""
-        few, many = (parts[part] for parts in self.part_ms.values())
-        return many - few
-
-    def waterfall_bars(self) -> dict[str, tuple[dict[str, tuple[float, float]], float]]:
-        """Return the steps in the form that `plots.waterfall` takes; the part "rest" is all other time."""
-        bars = {}
-        for n, ms in self.step_ms.items():
-            ends = [*accumulate(self.part_ms[n][kind] for kind in PARTS)]
-            parts = dict(zip(PARTS, zip([0.0, *ends], ends, strict=False), strict=True))
-            bars[f"behind {n:,} rows"] = parts | {"rest": (ends[-1], max(ends[-1], ms))}, ms
-        growing = ms + max(0, self.copy_ms)
-        bars["with a growing cache"] = bars[f"behind {n:,} rows"][0] | {"copies": (ms, growing)}, growing
-        return bars
-
-
-def measure_step_times(
-    model: Transformer, prompt_lengths: Sequence[int], step_ms: Sequence[float], turns: int = 15
-) -> StepTimeLedger:
-    """Measure the parts of a decode step after the shortest and after the longest prompt.
-
-    Args:
-        prompt_lengths: the number of tokens of each prompt, ascending.
-        step_ms: the measured time of a decode step after each prompt, in milliseconds.
-        turns: how often to measure; the fastest call counts.
-    """
-    short, *_, long = prompt_lengths
-    parts = fastest_part_ms(model, {n: decode_step_task(model, n) for n in (short, long)}, turns)
-    kinds = {kind: decode_step_task(model, long, cache_class=kind) for kind in (StaticCache, GrowingCache)}
-    static, growing = fastest_ms(kinds, turns).values()
-    return StepTimeLedger({short: step_ms[0], long: step_ms[-1]}, parts, growing - static)
-
-
-class TimedReply(NamedTuple):
-    """A reply, with the time and the number of KV entries at each word."""
-
-    words: list[str]
-    pass_ms: list[float]  # the time of each word's pass, the fastest of several
-    n_entries: list[int]  # number kept in each layer after each word's pass
-
-
-def time_reply_with_and_without_cache(
-    model: Transformer, tokenizer: Tokenizer, prompt: str, max_new_tokens: int = 8, turns: int = 7
-) -> dict[str, TimedReply]:
-    """Time each word of a greedy reply, once with a KV cache and once without.
-
-    Args:
-        prompt: the text to continue.
-        max_new_tokens: the maximum number of words.
-        turns: how often to measure; the fastest call counts.
-
-    Returns:
-        "with": the reply with rows kept; "without": the reply with all tokens processed again for each word.
-    """
-    ids = tokenizer.encode(prompt)
-    tokens = [*ids, *generate(model, ids, max_new_tokens)]
-    cache = StaticCache(model.config)
-
-    def passing(kept: int, end: int) -> Tensor:
-        cache.truncate(kept)
-        return prefill(model, tokens[kept:end], cache)
-
-    ends = range(len(ids), len(tokens))
-    # The order matters: each pass uses the rows that the pass before it left in the cache.
-    tasks = {("with", end): partial(passing, end - 1 if end > len(ids) else 0, end) for end in ends}
-    tasks |= {("without", end): partial(passing, 0, end) for end in ends}
-    output = {name: int(task()[0].argmax()) for name, task in tasks.items()}
-    ms = fastest_ms(tasks, turns)
-    return {
-        name: TimedReply(
-            tokenizer.words([output[name, end] for end in ends]),
-            [ms[name, end] for end in ends],
-            [end * (name == "with") for end in ends],
-        )
-        for name in ("with", "without")
-    }
 
 
 def prefill_and_step_times(
@@ -143,22 +49,25 @@ def prefill_and_step_times(
     return Picture(draw, f"Milliseconds of prefill, the pause, and of a decode step, by prompt. {sentence}.")
 
 
-def reply_timeline(with_cache: TimedReply, without_cache: TimedReply) -> Picture:
-    """Draw a reply of 2 to 8 words on one axis of milliseconds, with its rows kept and with nothing kept.
+def reply_timeline(words: Sequence[str], kept: Sequence[float], again: Sequence[float], P: int) -> Picture:
+    """Draw a reply of 2 to 8 tokens on one axis of milliseconds, with the cache and with nothing kept.
 
     Args:
-        with_cache: the reply with its rows kept.
-        without_cache: the same reply with all tokens processed again for each word.
+        words: the tokens of the reply.
+        kept: the milliseconds of each pass with the cache.
+        again: the milliseconds of each pass without it, over all tokens so far.
+        P: the number of tokens of the prompt.
     """
-    lanes = [("rows kept", with_cache), ("nothing kept", without_cache)]
-    totals = [sum(reply.pass_ms) for _, reply in lanes]
-    most, P = max(totals), with_cache.n_entries[0]
+    kept, again = [*map(float, kept)], [*map(float, again)]
+    lanes = [("entries kept", kept), ("nothing kept", again)]
+    totals = [sum(ms) for _, ms in lanes]
+    most, entries = max(totals), [P + n for n in range(len(words))]
 
     def draw(sheet: Sheet) -> None:
         left, y = 20.0, 0.0
         unit = (sheet.width - left - 34) / most
-        for (name, reply), total in zip(lanes, totals, strict=True):
-            ends = [left + unit * ms for ms in accumulate(reply.pass_ms)]
+        for (name, passing), total in zip(lanes, totals, strict=True):
+            ends = [left + unit * ms for ms in accumulate(passing)]
             sheet.text(18, y + 24, name, bold=True)
             sheet.note(136, y + 24, f"{format_digits(total)} ms")
             passes = [*pairwise([left, *ends])]
@@ -166,60 +75,60 @@ def reply_timeline(with_cache: TimedReply, without_cache: TimedReply) -> Picture
                 sheet.box(
                     x + 0.8, y + 90, max(1.5, to - x - 1.6), 46, fill="query fill", edge="query", radius=3
                 )
-            for x, to in passes[: 1 if reply is with_cache else None]:
+            for x, to in passes[: 1 if passing is kept else None]:
                 if to - x > 48:
                     sheet.note((x + to) / 2, y + 113, "pause", at="center", colour="ink", bold=True)
-            if reply is with_cache and ends[-1] + 50 < sheet.width:
+            if passing is kept and ends[-1] + 50 < sheet.width:
                 sheet.note(ends[-1] + 10, y + 113, "drip", colour="ink", bold=True)
-            _words(sheet, left, ends, reply.words, y + 60)
-            if reply is with_cache:
-                _rows(sheet, ends, reply.n_entries, y + 146)
-            for n, (x, to) in enumerate(passes if reply is without_cache else []):
+            _words(sheet, left, ends, [*words], y + 60)
+            if passing is kept:
+                _entries(sheet, ends, entries, y + 146)
+            for n, (x, to) in enumerate(passes if passing is again else []):
                 tokens = f"{P + n:,}" + (" tokens" if to - x > 84 else "")
                 if to - x > text_width(tokens, SMALL):
                     sheet.note((x + to) / 2, y + 156, tokens, at="center")
             y = sheet.bottom + 24
         _ticks(sheet, left, unit, most, y)
 
-    words = ", ".join(printable(word) for word in with_cache.words)
+    pause, *ends = map(format_digits, (kept[0], *totals))
     alt = (
-        f"One reply on one axis of milliseconds: {words}. With its rows kept: a pause of "
-        f"{format_digits(with_cache.pass_ms[0])}, then {pluralize(len(with_cache.words) - 1, 'word')} that "
-        f"drip, the last at {format_digits(totals[0])}; {P:,} rows in each layer after the pause and "
-        f"{with_cache.n_entries[-1]:,} at the end. With nothing kept: "
-        f"{pluralize(len(without_cache.words), 'pause')}, the last word at {format_digits(totals[1])}."
+        f"One reply on one axis of milliseconds: {', '.join(map(printable, words))}. With its entries kept: "
+        f"a pause of {pause}, then {pluralize(len(words) - 1, 'token')} that drip, the last at {ends[0]}; "
+        f"{P:,} entries in each layer after the pause and {entries[-1]:,} at the end. With nothing kept: "
+        f"{pluralize(len(words), 'pause')}, the last token at {ends[1]}."
     )
     return Picture(draw, alt)
 
 
-def reply_times_to_scale(prefill_ms: float, step_ms: float, n_words: int) -> Picture:
-    """Draw to scale the time of n words with the rows kept (a pause and n - 1 steps), and below it n pauses.
+def reply_times_to_scale(pause: float, step: float, n: int) -> Picture:
+    """Draw to scale the time of n tokens with the cache (a pause and n - 1 steps), and below it n pauses.
 
     Args:
-        prefill_ms: the milliseconds of the prefill.
-        step_ms: the milliseconds of a decode step.
-        n_words: the number of words, 2 to 200.
+        pause: the milliseconds of the prefill.
+        step: the milliseconds of a decode step.
+        n: the number of tokens, 2 to 200.
     """
-    drip = (n_words - 1) * step_ms
-    kept, again = _in_words(prefill_ms + drip), _in_words(n_words * prefill_ms)
+    drip = (n - 1) * step
+    kept, again = _in_words(pause + drip), _in_words(n * pause)
 
     def draw(sheet: Sheet) -> None:
-        unit = (sheet.width - 36) / max(n_words * prefill_ms, prefill_ms + drip)
-        for y, name, total in ((0.0, "rows kept", kept), (104.0, "nothing kept", again)):
+        unit = (sheet.width - 36) / max(n * pause, pause + drip)
+        for y, name, total in ((0.0, "entries kept", kept), (104.0, "nothing kept", again)):
             sheet.text(18, y + 20, name, bold=True)
             sheet.text(30 + text_width(name, bold=True), y + 20, total, bold=True, size=LARGE)
-        sheet.box(18 + unit * prefill_ms, 40, unit * drip, 46, fill="generated", radius=0)
-        sheet.box(18, 40, unit * prefill_ms, 46, fill="query", radius=0)
-        sentence = f"one pause, then {pluralize(n_words - 1, 'word')} of the drip"
-        if unit * (prefill_ms + drip) + text_width(sentence, SMALL) < sheet.width - 50:
-            sheet.note(26 + unit * (prefill_ms + drip), 63, sentence)
-        gap = min(1.0, unit * prefill_ms / 4)
-        for i in range(n_words):
-            sheet.box(18 + unit * prefill_ms * i, 144, unit * prefill_ms - gap, 46, fill="query", radius=0)
-        sheet.note(18, 208, pluralize(n_words, "pause"))
+        sheet.box(18 + unit * pause, 40, unit * drip, 46, fill="generated", radius=0)
+        sheet.box(18, 40, unit * pause, 46, fill="query", radius=0)
+        sentence = f"one pause, then {pluralize(n - 1, 'token')} of the drip"
+        if unit * (pause + drip) + text_width(sentence, SMALL) < sheet.width - 50:
+            sheet.note(26 + unit * (pause + drip), 63, sentence)
+        gap = min(1.0, unit * pause / 4)
+        for i in range(n):
+            sheet.box(18 + unit * pause * i, 144, unit * pause - gap, 46, fill="query", radius=0)
+        sheet.note(18, 208, pluralize(n, "pause"))
 
-    alt = f"{n_words} words to scale. Rows kept: one pause and the drip, {kept}. "
-    alt += f"Nothing kept: {n_words} pauses, {again}."
+    alt = (
+        f"{n} tokens to scale. Entries kept: a pause and the drip, {kept}. Nothing kept: {n} pauses, {again}."
+    )
     return Picture(draw, alt)
 
 
@@ -252,21 +161,21 @@ def _words(sheet: Sheet, left: float, ends: list[float], words: list[str], y: fl
         sheet.chip(x, y, word, width=width, fill="generated fill", edge="generated")
 
 
-def _rows(sheet: Sheet, ends: list[float], rows: list[int], y: float) -> None:
-    """Draw the cache's rows as two bars, keys above values, with their number at the start and at the end.
+def _entries(sheet: Sheet, ends: list[float], entries: list[int], y: float) -> None:
+    """Draw the cache as two bars, keys above values, with its number of entries at the start and at the end.
 
     Args:
         ends: the x of each pass's end, in px; the bars begin at the first.
-        rows: the number of rows after each pass.
+        entries: the number of entries in each layer after each pass.
         y: the top of the bars, in px.
     """
     to = ends[-1]
     for dy, name in ((0, "key"), (13, "value")):
         sheet.box(ends[0] + 0.8, y + dy, to - ends[0] - 1.6, 13, fill=f"{name} fill", edge=name, radius=2)
-    first = f"{rows[0]:,} rows"
+    first = f"{entries[0]:,} entries"
     if ends[0] > text_width(first, SMALL) + 8:
         sheet.note(ends[0] - 6, y + 13, first, at="right", colour="ink")
-    sheet.note(to + 6, y + 13, f"{rows[-1]:,} rows in each layer", colour="ink")
+    sheet.note(to + 6, y + 13, f"{entries[-1]:,} entries in each layer", colour="ink")
 
 
 def _ticks(sheet: Sheet, left: float, unit: float, most: float, y: float) -> None:
@@ -304,16 +213,16 @@ def make_reply_ms(
     def reply_ms(
         pause: MillisecondsForTokens, step: MillisecondsForTokens, P: int, n: int
     ) -> tuple[float, float]:
-        behind = [P if constant_step else P + i for i in range(n + extra_steps)]
+        lengths_before = [P if constant_step else P + i for i in range(n + extra_steps)]
         lengths = [P if constant_pause else P + i for i in range(n)]
-        return pause(P) + sum(map(step, behind)), sum(map(pause, lengths))
+        return pause(P) + sum(map(step, lengths_before)), sum(map(pause, lengths))
 
     return reply_ms
 
 
 reply_ms = Exercise(
     name="reply_ms",
-    todo="let reply_ms return two times, with the rows kept and with nothing kept.",
+    todo="let reply_ms return two times, with the cache and with nothing kept.",
     cases=[
         Case((lambda T: 1 + T * T / 10, step, P, n), f"reply_ms for P = {P}, n = {n}")
         for P, n, step in [
@@ -323,62 +232,23 @@ reply_ms = Exercise(
     ],
     right_answer=make_reply_ms(),
     wrong_answers=[
-        "the first word comes out of the pause, so n words take n - 1 steps.",
+        "the first token comes out of the pause, so n tokens take n - 1 steps.",
         make_reply_ms(extra_steps=0),
         make_reply_ms(extra_steps=0, constant_pause=True),
-        "the pause is not a step: with the rows kept there is one pause, and then n - 1 steps.",
+        "the pause is not a step: with the cache there is one pause, and then n - 1 steps.",
         lambda pause, step, P, n: (sum(step(P + i) for i in range(n)), make_reply_ms()(pause, step, P, n)[1]),
-        "with nothing kept, the words that have come run again too: each pause is a token longer.",
+        "with nothing kept, the reply's tokens are processed again, too: each pause is one token longer.",
         make_reply_ms(constant_pause=True),
         make_reply_ms(constant_pause=True, constant_step=True),
-        "each step leaves a row: the next one stands behind one more.",
+        "each step adds an entry to the cache, so the next step comes after one token more.",
         make_reply_ms(constant_step=True),
     ],
-    success="15.7 and 57.2 ms for 8 words behind 4 tokens; a single word is one pause either way.",
+    success="15.7 and 57.2 ms for 8 tokens after a prompt of 4; a single token is one pause either way.",
 )
 
 
 def check_times_as_long_guess(guess: Any, ratio: float) -> Guess:
     """Compare a guess with how many times as long something takes; within 20 percent it is right."""
     near = isinstance(guess, int | float) and abs(guess - ratio) <= ratio / 5
-    why = f"{format_digits(ratio, 2)} times as long, here."
+    why = "That is from the times of this machine; a guess within 20 percent is right."
     return Guess(guess, guess if near else format_digits(ratio, 2), why, example_answer=ratio)
-
-
-def shipped_model_overview() -> Picture:
-    """Draw the shipped model for readers who know the toy: its four layers, and the rows kept in each."""
-    kept = ("Today", "weather", "is", "so")
-
-    def draw(sheet: Sheet) -> None:
-        x, width = 18.0, 250.0
-        rows, middle = x + width + 34, x + width / 2
-        sheet.chip(middle, 24, "so", width=62, fill="generated fill", edge="generated")
-        sheet.note(middle + 42, 24, "128 numbers", colour="ink")
-        sheet.note(rows, 24, "rows kept", colour="ink")
-        for n in range(4):
-            y = 64.0 + 94 * n
-            sheet.arrow(middle, 37 if n == 0 else y - 22, middle, y - 2, "soft")
-            sheet.box(x, y, width, 70, fill="panel", edge="soft", radius=6)
-            sheet.text(x + 12, y + 17, f"layer {n + 1}", bold=True)
-            for i, name in enumerate(["4 heads of attention", "then an MLP"]):
-                sheet.note(x + 12, y + 38 + 19 * i, name, colour="ink")
-            for i, word in enumerate(kept):
-                new, down, line = i == 3, y + 18 * i, 2.0 if i == 3 else 0.8
-                for left, colour in ((rows, "key"), (rows + 26, "value")):
-                    sheet.box(left, down, 24, 15, fill=f"{colour} fill", edge=colour, radius=2, line=line)
-                sheet.text(rows + 58, down + 8, word, size=SMALL, bold=new)
-            sheet.arrow(x + width, y + 61, rows - 3, y + 61, "key")
-            sheet.arrow(rows - 3, y + 14, x + width, y + 14, "query")
-        sheet.arrow(middle, 416, middle, 438, "soft")
-        sheet.note(middle + 14, 426, "a number for each of 185 words", colour="ink")
-        sheet.chip(middle, 453, "nice", width=62, fill="generated fill", edge="generated")
-        sheet.note(18, 490, "The token writes its row into each layer,")
-        sheet.note(18, 509, "and its heads read the rows that are there.")
-
-    return Picture(
-        draw,
-        "One token, so, as 128 numbers goes through four layers, each of 4 heads of attention and an MLP. "
-        "Beside each layer lie its rows, of Today, weather, is and so, two keys and two values each. The "
-        "token writes its own row and reads all of them. At the end stands a number for each of 185 words, "
-        "and the largest names nice.",
-    )

@@ -1,4 +1,4 @@
-"""Time a model's prefill, its decode steps, and the modules that take up most of a pass.
+"""Time a model's decode step and its parts.
 
 Each result is the duration of the fastest of many calls, because other work can only slow a call down.
 """
@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from torch import nn
@@ -65,29 +65,6 @@ def fastest_ms(tasks: Mapping[Any, Task], turns: int) -> dict[Any, float]:
                 best[name] = min(best[name], ms)
                 remaining -= ms
     return best
-
-
-class PrefillAndStepMs(NamedTuple):
-    """Durations in ms: for each prompt, that of its prefill, and that of one decode step after it."""
-
-    prefill: list[float]
-    step: list[float]
-
-
-def time_prefill_and_step(model: Transformer, lengths: Sequence[int], turns: int = 7) -> PrefillAndStepMs:
-    """Time the prefill of each prompt and one decode step after it.
-
-    Args:
-        model: the model.
-        lengths: number of tokens in each prompt, less than the model's maximum number of tokens.
-        turns: number of turns for each task.
-    """
-    tasks: dict[str, Any] = {}
-    for n in lengths:
-        tasks[f"prefill {n}"] = lambda n=n: prefill(model, [1] * n, StaticCache(model.config, max_len=n))
-        tasks[f"step {n}"] = decode_step_task(model, n)
-    ms = fastest_ms(tasks, turns)
-    return PrefillAndStepMs(*([ms[f"{name} {n}"] for n in lengths] for name in ("prefill", "step")))
 
 
 @contextmanager
