@@ -149,16 +149,16 @@ def test_static_append_returns_views() -> None:
 @pytest.mark.parametrize(
     ("result", "message"),
     [
-        ({"sizes": tiny_config(n_layers=2)}, "n_layers 2, the pass has n_layers 3"),
-        ({"sizes": tiny_config(n_kv_heads=1)}, "n_kv_heads 1, the pass has n_kv_heads 3"),
-        ({"sizes": tiny_config(head_dim=4)}, "k_dim 4, the pass has k_dim 8"),
+        ({"config": tiny_config(n_layers=2)}, "n_layers 2, the pass has n_layers 3"),
+        ({"config": tiny_config(n_kv_heads=1)}, "n_kv_heads 1, the pass has n_kv_heads 3"),
+        ({"config": tiny_config(head_dim=4)}, "k_dim 4, the pass has k_dim 8"),
         ({"batch": 2}, "batch 2, the pass has batch 1"),
         ({"dtype": torch.bfloat16}, "dtype torch.bfloat16, the pass has dtype torch.float32"),
         ({"device": "meta"}, "device meta, the pass has device cpu"),
     ],
 )
 def test_mismatched_cache_is_refused(result: dict[str, object], message: str) -> None:
-    cache = GrowingCache(**({"sizes": tiny_config()} | result))  # type: ignore[arg-type]
+    cache = GrowingCache(**({"config": tiny_config()} | result))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=message):
         in_passes(tiny(), tokens(1, 4), [4], cache)
     assert cache.length == 0
