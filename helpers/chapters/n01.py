@@ -61,7 +61,7 @@ def query_key_comparison(
         for n, word in enumerate(words):
             y = 84 + 34 * n
             sheet.line((name, y - 17), (sheet.width - 10, y - 17), colour="faint")
-            sheet.note(name, y, word, colour="ink", bold=n == int(np.argmax(weights)))
+            sheet.note(name, y, word, colour="ink", bold=bool(np.isclose(weights[n], weights.max())))
             sheet.note(key, y, _pair(k[n]), colour="key")
             sheet.note(score, y, written[n], at="right", colour="ink", bold=True)
             sheet.note(exp, y, exps[n], at="right")
