@@ -9,6 +9,7 @@ of each exercise gives the expected messages.
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -50,6 +51,7 @@ for host in ("192.0.2.1", "nowhere.invalid"):
     except OSError as error:
         print(error)"""
 REFUSED = "the network is out of reach: 192.0.2.1\nthe network is out of reach: nowhere.invalid\n"
+FOLDERS = shutil.ignore_patterns(*"hybrid mha mla mqa state".split())  # of smaller models
 NOT_AGAIN = {"slow", "nbval-ignore-output"}  # tags of cells that take long, or whose outputs nothing compares
 ASK_AN_EXERCISE = """\
 import sys
@@ -65,11 +67,12 @@ class Notebook(IPyNbFile):
     """A pytest collector for a notebook: its cells, and additional cells that check guesses and exercises."""
 
     def setup(self) -> None:
-        """Start the kernel in an empty folder, offline."""
+        """Start the kernel in an empty folder, offline; a page that imports nothing finds the weights."""
         self.folder = tempfile.TemporaryDirectory()
         site, elsewhere = Path(self.folder.name, "site"), Path(self.folder.name, "elsewhere")
         site.mkdir()
         elsewhere.mkdir()
+        shutil.copytree(ROOT / "helpers/weights", Path(self.folder.name, "helpers/weights"), ignore=FOLDERS)
         (site / "sitecustomize.py").write_text(OFFLINE)
         beside = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
         with pytest.MonkeyPatch.context() as patch:

@@ -17,7 +17,7 @@ KINDS = {
     "pictures, views, widgets and tables": "plots stepper explorers drawing.tables",
     "checkers": "chapters check",
     "recorded data, and what records the toy": "recording sampling.Sampling",
-    "the trained model": "model.shipped",
+    "the trained model, and its cache": "model.shipped model.cache.StaticCache",
     "the toy's words and numbers": "toy.PROMPT toy.NUMBERS toy.VOCABULARY toy.EOS toy.LM_HEAD",
 }
 ALLOWED = {f"helpers.{name}" for names in KINDS.values() for name in names.split()}

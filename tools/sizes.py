@@ -40,7 +40,7 @@ LIMITS = {
     "adjacent_tables": 0,
 }
 LOOKED_UP = "words", "questions"  # not read through
-EXEMPT = "24", "A1", "A2", "one_page", *LOOKED_UP  # by the beginnings of their names
+EXEMPT = "24", "A1", "A2", *LOOKED_UP  # by the beginnings of their names
 ROWS_OF_SHORT_TABLE = 4
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 NOT_READ = re.compile(rf"{FENCED.pattern}|\$\$.*?\$\$|!\[.*?\]\(\S+\)|<[^>]+>", re.MULTILINE | re.DOTALL)
