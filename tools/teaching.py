@@ -44,12 +44,13 @@ body { max-width: none; margin: 0; padding: 0; }
 .slide { display: flex; flex-direction: column; align-items: center; gap: 4vh; box-sizing: border-box;
   position: relative; height: 100vh; padding: 6vh 6vw 8vh; scroll-snap-align: start; break-after: page; }
 .slide figure { flex: 1; width: 100%; min-height: 0; margin: 0; }
-.slide :is(svg, img) { width: 100%; height: 100%; object-fit: contain; fill: var(--wid-ink); }
+.slide :is(svg, img) { width: 100%; height: 100%; max-width: none !important; object-fit: contain;
+  fill: var(--wid-ink); }
 /* a small screen: as high as the letters need */
 @media (max-width: 600px), (max-height: 500px) {
-  .slide { height: auto; min-height: 100vh; justify-content: center; }
-  .slide figure { flex: none; }
-  .slide :is(svg, img) { height: auto; }
+  .slide { height: auto; min-height: 100vh; justify-content: center; padding: 6vh 2vw 8vh; }
+  .slide figure { flex: none; text-align: center; }
+  .slide :is(svg, img) { height: auto; max-width: 460px !important; }
 }
 .slide p { max-width: 32em; margin: 0; font-size: clamp(20px, min(4.6vh, 5vw), 48px); line-height: 1.25;
   text-align: center; text-wrap: balance; }

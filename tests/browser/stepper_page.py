@@ -304,7 +304,7 @@ def check_beside(shown: dict[str, Any], trace: Trace, want: dict[str, Any], seen
     for query, numbers in list(seen["contexts"].items()) if shown["table"] else []:
         at = want["live"].index(int(query))
         assert shown["table"][1 + at][1 : 1 + len(numbers)] == numbers
-    assert all(text == f"from {want['untouched'][i]}" for i, text in shown["old"].items())
+    assert all(text == f"{want['untouched'][i]}'s, untouched" for i, text in shown["old"].items())
     if shown["heads"] and not shown["table"]:
         assert len(shown["old"]) in (0, len(want["untouched"]))
     assert shown["note"] == want["note"]

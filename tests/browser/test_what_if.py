@@ -67,7 +67,7 @@ def check(page: Page, now: list[tuple[str, float]], **wanted: Any) -> dict[str, 
     assert shown["layers"] == ["Layer 1", "Layer 2"]
     assert (
         shown["titles"]
-        == ["The model said", "It says now", "If layer 1 alone is made again"][: len(shown["titles"])]
+        == ["The model said", "It says now", "With stale entries in layer 2"][: len(shown["titles"])]
     )
     return shown
 
@@ -100,7 +100,7 @@ def test_without_an_address_as_in_a_notebook(show: Show) -> None:
 def test_a_number_a_word_in_out_exchanged_and_back(show: Show) -> None:
     page = show(WhatIf())
     shown = check(page, CHANGED, kept=1, again="4 tokens must run again", stale=5, same=11, new=0)
-    assert shown["was"][5:10] == ["", "stale 20", "", "", ""]
+    assert shown["was"][5:10] == ["", "old 20", "", "", ""]
     assert "weather carries 8 now, not 20." in shown["sentence"]
     assert shown["edited"] == ["8"]
     assert shown["chosen"] == ["<eos>", "<eos>", "nice"], "layer 1 alone made again is not enough"

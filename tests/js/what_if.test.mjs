@@ -134,9 +134,9 @@ test("a share that falls is a difference, where none rises as far", () => {
 });
 
 test("a cell says in words what became of it", () => {
-  assert.deepEqual(cellTexts({ now: 8, was: 20, state: "stale" }), ["8", "stale 20"]);
-  assert.deepEqual(cellTexts({ now: 16.2504, was: 16.25, state: "stale" }), ["16.25", "stale: a bit less"]);
-  assert.deepEqual(cellTexts({ now: [1, 2], was: [0, 1], state: "stale" }), ["1 · 2", "stale 0 · 1"]);
+  assert.deepEqual(cellTexts({ now: 8, was: 20, state: "stale" }), ["8", "old 20"]);
+  assert.deepEqual(cellTexts({ now: 16.2504, was: 16.25, state: "stale" }), ["16.25", "old: a bit less"]);
+  assert.deepEqual(cellTexts({ now: [1, 2], was: [0, 1], state: "stale" }), ["1 · 2", "old 0 · 1"]);
   assert.deepEqual(cellTexts({ now: [0, 1], was: null, state: "new" }), ["0 · 1", "new"]);
   assert.deepEqual(cellTexts({ now: -4, was: -4, state: "same" }), ["−4", ""]);
 });
