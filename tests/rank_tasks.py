@@ -107,6 +107,8 @@ def fail(comm: Communicator, failure: str, folder: Path) -> Any:
     """
     (folder / str(os.getpid())).touch()
     if comm.rank == 1 and failure == "raise":
+        while len(list(folder.iterdir())) < 2:  # the other rank has to be there, so that it can be ended
+            time.sleep(0.01)
         raise LookupError("no such thing")
     if failure:
         time.sleep(120)  # it is busy, and does not notice that the other has ended
