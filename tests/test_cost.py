@@ -31,6 +31,7 @@ def test_closed_form_matches_recorded_counts(prompt: int, reply: int, n_layers: 
     words = [WORDS[n % len(WORDS)] for n in range(prompt)]
     trace = record_toy(words, max_new_tokens=reply, ban_eos=True, training=False, n_layers=n_layers)
     for run, cached in zip(trace.runs, (True, False), strict=True):
-        tokens_processed, pairs = (sum(run.counts_per_step(name)) for name in ("positions", "pairs"))
+        names = "positions", "pairs"
+        tokens_processed, pairs = (sum(step.counts[name] for step in run.steps) for name in names)
         recorded = ReplyCounts(tokens_processed, pairs, run.passes[-1].parts[0].kept[1])
         assert reply_counts(prompt, reply, cached) == recorded

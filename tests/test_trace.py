@@ -142,7 +142,7 @@ def test_indices_survive_ranges(indices: set[int]) -> None:
 def test_runs_and_weights_are_found_or_raise() -> None:
     trace = a_trace()
     assert trace.only_run("uncached").runs == [trace.run("uncached")]
-    assert trace.run("cached").counts_per_step("positions") == [4, 1, 1]
+    assert [step.counts["positions"] for step in trace.run("cached").steps] == [4, 1, 1]
     assert [event.phase for event in trace.run("cached").steps] == ["prefill", "decode", "decode"]
     with pytest.raises(KeyError, match=r"no run named 'fast'; this trace has \['cached', 'uncached'\]"):
         trace.run("fast")

@@ -170,10 +170,6 @@ class Run:
         """The passes that generate the reply: prefill and decode steps, but not training passes."""
         return [event for event in self.passes if event.phase != "training"]
 
-    def counts_per_step(self, count: str) -> list[int]:
-        """Return one of the counts of a pass, such as "positions", for each pass in `steps`."""
-        return [event.counts[count] for event in self.steps]
-
 
 @dataclass
 class Values:

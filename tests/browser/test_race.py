@@ -67,7 +67,7 @@ def race(show: Show) -> Show:
 
 def at(trace: Trace, run: Run, t: float) -> tuple[list[int], list[str]]:
     """The tokens processed, and the words, that the passes finished by a time gave."""
-    ends = accumulate(run.counts_per_step("positions"))
+    ends = accumulate(step.counts["positions"] for step in run.steps)
     done = [step for step, end in zip(run.steps, ends, strict=True) if end <= t]
     tokens = trace.sequences[0].tokens
     counts = [sum(step.counts["positions"] for step in done)]
@@ -80,7 +80,7 @@ def test_every_moment_is_the_traces(race: Show, name: str) -> None:
     """By the arrow key from pass to pass: counters and words of both lanes."""
     trace = RACED[name]()
     runs = trace.runs
-    ends = [list(accumulate(run.counts_per_step("positions"))) for run in runs]
+    ends = [list(accumulate(step.counts["positions"] for step in run.steps)) for run in runs]
     moments = sorted({0, *ends[0], *ends[1]})
     page = race(trace)
     first = shown = page.evaluate(READ)
