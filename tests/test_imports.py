@@ -17,13 +17,20 @@ KINDS = {
     "pictures, views, widgets and tables": "plots stepper explorers drawing.tables",
     "checkers": "chapters check",
     "recorded data, and what records the toy": "recording sampling.Sampling",
-    "the trained model, and its cache": "model.shipped model.cache.StaticCache",
+    "the trained model, its cache and the diaries": "model.shipped model.cache.StaticCache model.evaluate",
+    "sizes, cards, prices and options as published": "cost.models cost.dated cost.layers.GIB",
     "the toy's words and numbers": "toy.PROMPT toy.NUMBERS toy.VOCABULARY toy.EOS toy.LM_HEAD",
 }
 ALLOWED = {f"helpers.{name}" for names in KINDS.values() for name in names.split()}
 # Pages that are not written out yet; each goes from here when it is.
 LATER = re.compile(r"0[5-8]_|1\d_|2\d_|A\d_")
-READ = [path for path in NOTEBOOKS if not LATER.match(path.stem)]
+READ = [
+    pytest.param(path, id=path.stem, marks=pytest.mark.xfail(strict=False) if LATER.match(path.stem) else ())
+    for path in NOTEBOOKS
+]
+# Where the subject is too long for a cell, a fold with this summary shows the lines that matter.
+FOLDED = re.compile(r"<summary>The code of .*?</summary>(.*?)</details>", re.DOTALL)
+FENCE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def code_of(stem: str) -> list[str]:
@@ -31,6 +38,13 @@ def code_of(stem: str) -> list[str]:
     cells = nbformat.read(next(path for path in NOTEBOOKS if path.stem == stem), as_version=4).cells
     shown = [c.source for c in cells if c.cell_type == "code" and "source_hidden" not in str(c.metadata)]
     return [re.sub(r"^(\s*)[%!].*", r"\1pass", source, flags=re.MULTILINE) for source in shown]
+
+
+def folded_code_of(stem: str) -> list[str]:
+    """Return the Python code of a notebook's folds that show the code of something imported."""
+    cells = nbformat.read(next(path for path in NOTEBOOKS if path.stem == stem), as_version=4).cells
+    folds = [fold for c in cells if c.cell_type == "markdown" for fold in FOLDED.findall(c.source)]
+    return [code for fold in folds for code in FENCE.findall(fold)]
 
 
 def imports(source: str) -> Iterator[tuple[str, str, int]]:
@@ -61,9 +75,10 @@ def is_allowed(what: str) -> bool:
     return any(".".join(parts[:n]) in ALLOWED for n in range(2, len(parts) + 1))
 
 
-@pytest.mark.parametrize("path", READ, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", READ)
 def test_imports_are_shown_earlier_or_of_a_kind(path: Path) -> None:
     before = [code for other in NOTEBOOKS if other.stem < path.stem for code in code_of(other.stem)]
+    before += [code for other in NOTEBOOKS if other.stem <= path.stem for code in folded_code_of(other.stem)]
     earlier = {name for code in before for name in defined(code)}
     for source in code_of(path.stem):
         for what, name, line in imports(source):
