@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 
 import nbformat
 import pytest
 
 from helpers.cost.dated import DATED, DatedFact
 from tests.machine import NOTEBOOKS, ROOT
+from tools import dates
 
 ENTRIES = [(f"{group}: {name}", entry) for group, those in DATED.items() for name, entry in those.items()]
 
@@ -46,3 +48,10 @@ def test_notebook_17_states_the_prices_of_its_bills() -> None:
     prices = {name: f"{price:.2f}" for name, price in entry.value.items() if name != "output"}
     assert [name for name, price in prices.items() if not re.search(rf"(?<![\d.]){price}(?!\d)", text)] == []
     assert entry.checked_date in text
+
+
+def test_command_lists_facts_older_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = {day: DatedFact(1, None, "a page", day) for day in ("2026-11", "2026-11-20", "2026-10-31")}
+    monkeypatch.setattr(dates, "DATED", {"prices": facts})
+    lines = dates.facts_older_than(30, date(2026, 12, 2))
+    assert [line.split()[0] for line in lines] == ["32", "31"]  # November counts from its first day

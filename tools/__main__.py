@@ -19,6 +19,7 @@ COMMANDS = {
         "check": "check that stored notebooks are fit to commit",
         "sizes": "measure the notebooks' length; write the minutes",
         "words": "make notebooks/words.ipynb from the words in bold",
+        "dates": "list prices, options and cards that were checked too long ago",
     },
     "to record": {
         "train": "train the shipped model, or a variant of it",

@@ -27,8 +27,14 @@ class DatedFact:
     @property
     def checked_date(self) -> str:
         """The date of the last check, with the month's name: "November 2026" or "28 November 2026"."""
+        days = self.checked.split("-")[2:]
+        return " ".join([*(str(int(day)) for day in days), f"{self.first_possible_day:%B %Y}"])
+
+    @property
+    def first_possible_day(self) -> date:
+        """The day of the last check; the first of its month if only the month is known."""
         year, month, *days = map(int, self.checked.split("-"))
-        return " ".join([*map(str, days), f"{date(year, month, 1):%B %Y}"])
+        return date(year, month, *days or [1])
 
 
 def read_dated_facts() -> dict[str, dict[str, DatedFact]]:
