@@ -107,12 +107,12 @@ users_that_fit = Exercise(
     ],
     right_answer=count_users_that_fit,
     wrong_answers=[
-        "the weights were forgotten: they take their bytes first.",
-        lambda memory, weights, user: count_users_that_fit(memory, 0, user),
         "the weights were counted for each user: all share one copy.",
         lambda memory, weights, user: count_users_that_fit(memory, 0, weights + user),
         "not rounded down: a part of a user does not fit.",
         *[partial(count_users_that_fit, round_users=rounded) for rounded in (math.ceil, round, float)],
+        "the weights alone can be too much: then give 0.",
+        partial(count_users_that_fit, minimum=-math.inf),
         "memory_gib counts GiB, and the rest bytes: a GiB is 2**30 bytes (a GB 10**9).",
         *[
             partial(count_users_that_fit, nbytes_per_gib=gib, minimum=least)
@@ -120,5 +120,5 @@ users_that_fit = Exercise(
             for least in (0, -math.inf)
         ],
     ],
-    success="53 users of 8,192 tokens fit beside Llama-3.1-8B in 68.25 GiB, 72 of 1,024 in 24, none in 8.",
+    success="53 users of 8,192 tokens fit next to Llama-3.1-8B in 68.25 GiB, 72 of 1,024 in 24, none in 8.",
 )
