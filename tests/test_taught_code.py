@@ -29,7 +29,6 @@ TAUGHT = {
     "14_forget": ["quantize"],
     "18_speculation": ["accept", "accept_or_resample"],
     "24_valid": ["endings_after", "generate_constrained"],
-    "one_page": ["norm", "rotate"],
 }
 MODEL = ("model.attention", "model.transformer", "model.train", "model.contributions")
 ROOMS = {
@@ -43,7 +42,7 @@ ROOMS = {
     "22": (),
     "23": (),
     "24": ("constrained.grammar", "constrained.decoding"),
-    "one": ("chapters.n05",),
+    "one": (),
 }  # by the beginning of a notebook's name, the longest that fits
 Definition = ast.FunctionDef | ast.ClassDef
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
