@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.cost.config import model_of
+from helpers.cost.dated import DATED
 from helpers.stepper.machines import model_fields
 
 CONFIGS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("configs.json").read_text("utf-8"))
@@ -72,6 +73,14 @@ PUBLISHED: dict[str, dict[str, Any]] = {  # what config.json of these models say
         "attn_config": {"kv_n_heads": 1}},
     "experts under other names": {"model_type": "new", "n_layers": 4, "d_model": 512, "n_heads": 4,
         "moe_count": 8, "vocab_size": 100, "intermediate_size": [3], "max_seq_len": 100},
+    "MiniMax-M3, by layer_types": {"model_type": "minimax_m3_vl_text", "num_hidden_layers": 2,
+        "layer_types": ["full_attention", "minimax_m3_sparse"]},
+    "an indexer in the first layer": {"model_type": "glm_moe_dsa", "num_hidden_layers": 3,
+        "index_topk_pattern": "FSS"},
+    "an indexer in the second layer": {"model_type": "glm_moe_dsa", "num_hidden_layers": 3,
+        "indexer_types": ["full", "full", "shared"]},
+    "indexers of no kind": {"model_type": "glm_moe_dsa", "num_hidden_layers": 3, "indexer_types": ["full"]},
+    **{name: entry.value for name, entry in DATED["models"].items()},
 }  # fmt: skip
 KINDS = "full_attention sliding_attention linear_attention chunked_attention sparse dense x".split()
 

@@ -14,7 +14,8 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, DynamicCac
 
 from helpers.cost import model_of, step_time
 from helpers.cost.config import FAMILIES
-from helpers.cost.layers import State, Window
+from helpers.cost.dated import DATED
+from helpers.cost.layers import Selected, State, Window, cache_nbytes
 from helpers.cost.models import CARDS, MODELS, PublishedModel
 from helpers.cost.service import Service
 from helpers.stepper import StepTime
@@ -26,6 +27,7 @@ UNBUILT = {
     "qwen2_5_omni_text": "a part, and no model of its own",
     "jetmoe longcat_flash": "its passes need numbers",
     "ministral": "its class's defaults build no model",
+    "minimax_m3 minimax_m3_vl": "transformers has its text model as minimax_m3_vl_text",
 }
 SMALL: dict[str, Any] = {  # all distinct, and head_dim is not hidden / heads
     "hidden_size": 72, "n_embd": 60, "num_hidden_layers": 4, "n_layer": 4, "num_attention_heads": 6,
@@ -61,10 +63,16 @@ def hf_entries(config: Any) -> list[tuple[int, int | None]]:
     with torch.no_grad():
         model(torch.zeros((1, 2), dtype=torch.long, device="meta"), past_key_values=cache)
     return [
-        ((layer.keys.numel() + layer.values.numel()) // 2, getattr(layer, "sliding_window", None))
+        (sum(map(torch.numel, stored_in(layer))) // 2, getattr(layer, "sliding_window", None))
         for layer in cache.layers
         if getattr(layer, "keys", None) is not None
     ]
+
+
+def stored_in(layer: Any) -> list[torch.Tensor]:
+    """Return what a layer of a transformers' cache stores for its tokens: K, V, and an indexer's keys."""
+    stored = [getattr(layer, name, None) for name in ("keys", "values", "indexer_keys", "idx_keys")]
+    return [x for x in stored if x is not None]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -86,7 +94,7 @@ def test_each_family_matches_transformers_and_notes_missing_keys(family: str) ->
     text_config = hf_config.get_text_config().to_dict()
     config = json.loads(json.dumps(text_config, default=str)) | {"model_type": family}
     model = model_of(config)
-    if "_vl" in family:  # no class of their own with an LM head
+    if "_vl" in family and model.parameters:  # no class of their own with an LM head
         headless = model_of(config | {"tie_word_embeddings": True})
         assert headless.n_parameters == hf_parameters(hf_config.get_text_config(), AutoModel)
     elif FAMILIES[family].get("parts", True):
@@ -136,6 +144,32 @@ def test_entries_per_layer_match_a_transformers_cache(name: str) -> None:
             else:  # between passes a window does not need the entry of its oldest token
                 n_entries = layer.n_entries(tokens) - (isinstance(layer, Window) and tokens > layer.window)
                 assert kept.keys.numel() + kept.values.numel() == n_entries * layer.entry_size
+
+
+@pytest.mark.parametrize("name", DATED["models"])
+def test_bytes_of_dated_models_match_a_transformers_cache(name: str) -> None:
+    """At their real sizes, layer by layer; no memory is allocated."""
+    config = AutoConfig.for_model(**DATED["models"][name].value)
+    with torch.device("meta"):
+        hf_model = AutoModelForCausalLM.from_config(config).eval().to(torch.bfloat16)
+    cache, layers = DynamicCache(config=hf_model.config), model_of(DATED["models"][name].value).layers
+    with torch.no_grad():
+        hf_model(torch.zeros((1, 300), dtype=torch.long, device="meta"), past_key_values=cache)
+    stored = [sum(x.nbytes for x in stored_in(layer)) for layer in cache.layers]
+    assert [cache_nbytes([layer], 300) for layer in layers] == stored
+    with_keys = [len(stored_in(layer)) == 3 for layer in cache.layers]
+    assert [isinstance(layer, Selected) and layer.indexer is not None for layer in layers] == with_keys
+    if model_of(DATED["models"][name].value).parameters is not None:
+        assert model_of(DATED["models"][name].value).parameters == hf_parameters(config)
+
+
+def test_layers_without_an_indexer_use_an_earlier_selection() -> None:
+    """GLM-5.2 has an indexer in its first three layers, and in every fourth from then on."""
+    names = ("GLM-5.2", "an indexer in the first layer", "an indexer in the second layer")
+    models = [model_of(PUBLISHED[name]) for name in names]
+    own = [[getattr(layer, "indexer", None) is not None for layer in model.layers] for model in models]
+    assert [i for i, has in enumerate(own[0]) if has] == [0, 1, *range(2, 78, 4)]
+    assert own[1:] == [[True, False, False], [True, True, False]]
 
 
 def test_config_as_dict_file_folder_or_text(tmp_path: Path) -> None:
@@ -190,6 +224,10 @@ def test_notes_describe_how_sizes_were_counted() -> None:
         ({"cla_share_factor": 2}, "cla_share_factor is 2, and what that changes in the KV cache is"),
         ({"attn_config": {"kv_n_heads": 1}}, 'attn_config is {"kv_n_heads":1}, and what that changes in the'),
         ({"per_layer_config": {"0": {"gates": 2}}}, 'per_layer_config is {"0":{"gates":2}}, and what that'),
+        ({"index_kpool": 16}, "index_kpool is 16, and such layers are not counted; expected full attention"),
+        ({"compress_rates": {"x": 4}}, 'compress_rates is {"x":4}, and such layers are not counted'),
+        ({"layer_types": ["indexed_attention"] * 32}, "index_n_heads is missing, and what model_type"),
+        ({"model_type": "glm_moe_dsa", "indexer_types": ["full"]}, 'indexer_types is ["full"]; expected one'),
         ({"num_kv_shared_layers": 32}, "num_kv_shared_layers is 32; expected a whole number, 0 to 31"),
         ({"num_experts": 4, "num_experts_per_tok": 5}, "num_experts_per_tok is 5; expected at most the 4"),
         ({"model_type": "phi3", "layer_types": ["sliding_attention"] * 32}, "sliding_window is 0; expected"),

@@ -11,8 +11,10 @@ import torch
 from helpers.cost.layers import (
     GIB,
     Full,
+    Indexer,
     Latent,
     LayerType,
+    Selected,
     State,
     Window,
     cache_nbytes,
@@ -71,6 +73,19 @@ def test_a_state_has_a_fixed_size() -> None:
     assert [cache_nbytes(layers, 1, nbytes) for nbytes in (4, 1, 0.5)] == [4100, 1025, 513]
 
 
+def test_a_selection_is_read_of_what_is_stored() -> None:
+    indexer = Indexer(7, 4)
+    latent, heads = Selected(Latent(5, 6), 3, indexer), Selected(Full(2, 3, 4), 3, None)
+    assert [layer.entry_size for layer in (latent, heads, indexer)] == [11 + 4, 14, 4]
+    assert [latent.n_stored(n) for n in (0, 2, 10)] == [0, 30, 150]
+    assert [latent.n_read(n) for n in (0, 2, 10)] == [0, 30, 3 * 11 + 10 * 4]
+    assert [heads.n_stored(n) for n in (0, 2, 10)] == [0, 28, 140]
+    assert [heads.n_read(n) for n in (0, 2, 10)] == [0, 28, 42]
+    assert [latent.n_read(10, new) for new in (2, 3, 4)] == [66 + 40, 99 + 40, 150]
+    assert cache_nbytes([latent, heads], 10, cards=4) == 2 * (4 * 150 + 2 * 140)
+    assert [layer.n_read(10, cards=4) for layer in (latent, heads)] == [4 * 73, 2 * 42]
+
+
 def test_invalid_sizes_are_rejected() -> None:
     wrong: list[tuple[Any, str]] = [
         (lambda: cache_nbytes([], -1), "tokens is -1; expected a whole number, 0 or more"),
@@ -82,6 +97,7 @@ def test_invalid_sizes_are_rejected() -> None:
         (lambda: Full(8, 0, 128), "Full.k_dim is 0; expected a whole number, 1 or more"),
         (lambda: Window(8, 64, 64, -128), "Window.window is -128"),
         (lambda: Latent(512.0, 64), "Latent.rank is 512.0"),  # type: ignore[arg-type]
+        (lambda: Selected(Latent(512, 64), 0, None), "Selected.n_chosen is 0; expected a whole number, 1 or"),
     ]
     for call, message in wrong:
         with pytest.raises(ValueError, match=message):

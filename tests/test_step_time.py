@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from helpers.chapters import n19
+from helpers.cost.config import model_of
+from helpers.cost.dated import DATED
 from helpers.cost.experts import expected_experts_read
-from helpers.cost.layers import Full, State, Window, cache_nbytes
+from helpers.cost.layers import Full, Selected, State, Window, cache_nbytes
 from helpers.cost.models import CARDS, MODELS
 from helpers.cost.roofline import Roofline
 from helpers.cost.step import attention_pairs, step_time
@@ -95,6 +97,18 @@ def test_shipped_model_windows_states_and_latents() -> None:
     )
     assert latent.attention == 61 * 10 * 128 * 2 * (512 + 64 + 512)
     assert state.attention == 16 * 10 * 24 * 4 * 256 + 48 * 4 * 48 * 128 * 128
+
+
+def test_a_step_reads_the_indexers_keys_and_the_selected_entries() -> None:
+    """DeepSeek-V3.2: entries of 576 numbers, keys of 128 for an indexer of 64 heads, 2,048 selected."""
+    model = model_of(DATED["models"]["DeepSeek-V3.2"].value)
+    for cached, read in ((100, 100), (50_000, 2048)):
+        step = step_time(model, Roofline(1.0, 1.0), cached)
+        assert step.kv_cache == 2 * 61 * (cached * 128 + read * 576 + 128 + 576)
+        pairs = min(cached + 1, 2048)
+        assert step.attention == 61 * 2 * (pairs * 128 * (576 + 512) + (cached + 1) * 64 * 128)
+    chosen = Selected(Full(1, 1, 1), 4, None)
+    assert attention_pairs(chosen, 2, 5) == 3 + 4 + 4 + 4 + 4
 
 
 def test_an_expert_is_read_once_per_pass() -> None:

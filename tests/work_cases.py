@@ -12,15 +12,29 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from helpers.cost.config import model_of
+from helpers.cost.dated import DATED
 from helpers.cost.layers import cache_nbytes, nbytes_of, users_that_fit
 from helpers.cost.models import CARDS, MODELS, PublishedModel
 from helpers.cost.roofline import Hardware
 from helpers.cost.step import StepSeconds, step_time
-from helpers.stepper.machines import SHIPPED_MODEL, TWO_CORES, models_and_cards
+from helpers.stepper.machines import SHIPPED_MODEL, TWO_CORES, model_fields, models_and_cards
 
-KNOWN = MODELS | {SHIPPED_MODEL.name: SHIPPED_MODEL}
+SPARSE = [model_of(DATED["models"][name].value) for name in ("DeepSeek-V3.2", "GLM-5.2")]
+KNOWN = MODELS | {model.name: model for model in (SHIPPED_MODEL, *SPARSE)}
 ON = CARDS | {TWO_CORES.name: TWO_CORES}
-PASSES = [(1, 0), (1, 42), (1, 999), (1, 99_999), (23, 0), (24, 5), (128, 200), (1000, 0), (5, 126), (300, 0)]
+PASSES = [
+    (1, 0),
+    (1, 42),
+    (3, 5000),
+    (1, 99_999),
+    (23, 0),
+    (24, 5),
+    (128, 200),
+    (1000, 0),
+    (5, 126),
+    (300, 0),
+]
 ARGUMENTS: list[dict[str, Any]] = [
     {},
     {"weight_bits": 4, "kv_bits": 8, "overlap": True, "logits": None},
@@ -75,6 +89,7 @@ def tokens_until_compute(model: PublishedModel, machine: Hardware, users: int = 
 def write_work(folder: Path) -> None:
     """Write work.json: models and cards, and for several passes and numbers of users the page's results."""
     offered, cases, prompts = models_and_cards(), list[Any](), list[Any]()
+    offered["models"] += map(model_fields, SPARSE)
     for model, (new, before), users in product(KNOWN.values(), PASSES, (1, 8, 300)):
         for more, (on, card) in product(ARGUMENTS, (("two CPU cores", TWO_CORES), ("H100", CARDS["H100"]))):
             asked = {"users": users, "new_tokens": new, **more}

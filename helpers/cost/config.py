@@ -18,7 +18,7 @@ from math import floor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from helpers.cost.layers import Full, Latent, LayerType, State, Window
+from helpers.cost.layers import Full, Indexer, Latent, LayerType, Selected, State, Window
 from helpers.cost.models import MODELS, Experts, PublishedModel
 from helpers.validate import is_number, is_whole
 
@@ -30,6 +30,8 @@ FORMULA_NAMES = {
     "window": "grouped",
     "latent": "latent",
     "state": "linear",
+    "selected": "selected",
+    "reselected": "latent",  # with the selection of an earlier layer, so without an indexer
 }  # by layer type
 FAMILIES = {name: family for names, family in FAMILIES_JSON["families"].items() for name in names.split()}
 DEFAULTS = {name: sizes for names, sizes in FAMILIES_JSON["defaults"].items() for name in names.split()}
@@ -235,16 +237,39 @@ class ConfigSizes:
         """Return the type of each layer, as a key of FORMULA_NAMES."""
         n, types = self.number, self.config.get("layer_types")
         L, full = n("L"), "latent" if n("R") else "full"
+        sparse = self.config.get("sparse_attention_freq")
+        if types is None and isinstance(sparse, list):
+            types = ["indexed_attention" if flag else "full_attention" for flag in sparse]
         if types is None:
             windows = full == "full" and self.has_windows and n("use_sliding_window") and n("window")
-            other = "state" if "linear_num_value_heads" in self.config else "window" if windows else full
+            other = "selected" if n("chosen") else "window" if windows else full
+            other = "state" if "linear_num_value_heads" in self.config else other
             every, first = n("every"), n("max_window_layers")
-            return [full if i < first or (every and (i + 1) % every == 0) else other for i in range(L)]
-        known = FAMILIES_JSON["layer_types"] if full == "full" else {"full_attention": full}
-        valid = isinstance(types, list) and len(types) == L
-        if not valid or not all(isinstance(name, str) and name in known for name in types):
-            raise config_error("layer_types", got=as_json(types), L=L, known=", ".join(known))
-        return [full if known[name] == "window" and not self.has_windows else known[name] for name in types]
+            kinds = [full if i < first or (every and (i + 1) % every == 0) else other for i in range(L)]
+        else:
+            known = FAMILIES_JSON["layer_types" if full == "full" else "latent_layer_types"]
+            valid = isinstance(types, list) and len(types) == L
+            if not valid or not all(isinstance(name, str) and name in known for name in types):
+                raise config_error("layer_types", got=as_json(types), L=L, known=", ".join(known))
+            kinds = [known[name] for name in types]
+            kinds = [full if kind == "window" and not self.has_windows else kind for kind in kinds]
+        has_indexer = self.has_indexer() if "selected" in kinds else [True] * L
+        return [
+            "reselected" if kind == "selected" and not own else kind
+            for kind, own in zip(kinds, has_indexer, strict=True)
+        ]
+
+    def has_indexer(self) -> list[bool]:
+        """Return, for each layer, whether it selects tokens itself instead of as an earlier layer did."""
+        L = self.number("L")
+        key = "indexer_types" if self.config.get("indexer_types") else "index_topk_pattern"
+        if modes := self.config.get(key):
+            valid = isinstance(modes, (list, str)) and len(modes) == L
+            if not valid or not all(mode in ("F", "S", "full", "shared") for mode in modes):
+                raise config_error("indexers", key=key, got=as_json(modes), L=L)
+            return [mode in ("F", "full") for mode in modes]
+        every, first = self.number("index_every"), self.number("index_first")
+        return [max(i - first + 1, 0) % every == 0 for i in range(L)]
 
     def n_caching_layers(self) -> int:
         """Return the number of layers that cache their own KV entries.
@@ -281,6 +306,10 @@ class ConfigSizes:
             return State(n("state"))
         if layer_type == "latent":
             return Latent(n("R"), n("Dr"))
+        if "selected" in layer_type:
+            entry = Latent(n("R"), n("Dr")) if n("R") else Full(n("Hkv"), n("D"), n("Dv"))
+            indexer = Indexer(n("Hi", 1), n("Di", 1)) if layer_type == "selected" else None
+            return Selected(entry, n("chosen", 1), indexer)
         if layer_type == "window":
             return Window(n("Hkv"), n("D"), n("Dv"), n("window", 1))
         return Full(n("full_heads"), n("full_dim"), n("full_v_dim"))
@@ -391,10 +420,11 @@ class ConfigSizes:
             n("window") or any(FAMILIES_JSON["layer_types"].get(x) == "window" for x in type_names)
         ):
             yield format_text("notes", "no windows", type=as_json(self.type))
-        for kind in ("window", "state", "latent"):
+        for kind in ("window", "state", "latent", "selected"):
             if kind in types:
-                window = n("window") if kind == "window" else 0
-                yield format_text("notes", kind, n=types.count(kind), L=len(types), window=window)
+                layers = sum(kind in name for name in types)  # "selected" is in "reselected", too
+                limit = n({"window": "window", "selected": "chosen"}.get(kind, "0"))
+                yield format_text("notes", kind, n=layers, L=len(types), limit=limit)
         if self.n_caching_layers() < len(types):
             yield format_text("notes", "shared", n=len(types) - self.n_caching_layers(), L=len(types))
         if active is not None and total is not None:
@@ -430,6 +460,8 @@ def text_config(outer: dict[str, Any]) -> TextConfig:
         tied = {name: config[name] for name in FAMILIES_JSON["keys"]["tied"] if name in config}
         whole = {name: x for name, x in config.items() if name in SIZE_KEYS or not re.search(elsewhere, name)}
         config = {name: x for name, x in whole.items() if name not in parts} | config[key] | tied
+    for key in FAMILIES_JSON["flattened"]:
+        config = config | (config[key] if isinstance(config.get(key), dict) else {})
     return TextConfig(config, left_out)
 
 

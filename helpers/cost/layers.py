@@ -53,6 +53,24 @@ class LayerType:
         """
         return 1
 
+    def n_stored(self, tokens: int, cards: int = 1) -> float:
+        """Return the number of values that `cards` cards store for a sequence of `tokens` tokens."""
+        return self.n_entries(tokens) * self.entry_size * self.n_copies(cards)
+
+    def n_attended(self, tokens: int) -> int:
+        """Return the number of entries that a query attends to, among those of `tokens` tokens."""
+        return self.n_entries(tokens)
+
+    def n_read(self, cached: int, new: int = 1, cards: int = 1) -> float:
+        """Return the number of values that `cards` cards read of `cached` cached tokens.
+
+        Args:
+            cached: number of tokens in the cache.
+            new: number of new tokens in the pass: 1 in a decode step.
+            cards: number of cards, as in `n_copies`.
+        """
+        return self.n_stored(cached, cards)
+
 
 @dataclass(frozen=True)
 class Full(LayerType):
@@ -104,6 +122,58 @@ class Latent(LayerType):
 
 
 @dataclass(frozen=True)
+class Indexer(LayerType):
+    """The part of a layer that selects tokens: it caches one key per token, which all of its heads share."""
+
+    n_heads: int
+    k_dim: int
+
+    @property
+    def entry_size(self) -> int:
+        return self.k_dim
+
+    def n_copies(self, cards: int) -> float:
+        return cards  # each card has to know which tokens are selected
+
+
+@dataclass(frozen=True)
+class Selected(LayerType):
+    """A layer that caches an entry for every token, of which each query reads a selection (sparse attention).
+
+    Source: DeepSeek-AI 2025, arXiv:2512.02556.
+
+    Args:
+        entry: what the layer caches for a token, apart from the indexer's key.
+        n_chosen: maximum number of entries that a query reads.
+        indexer: the indexer, whose keys a query reads all; None if the layer uses the selection of an earlier
+            layer.
+    """
+
+    entry: Full | Latent
+    n_chosen: int
+    indexer: Indexer | None
+
+    def __post_init__(self) -> None:
+        check_whole("Selected.n_chosen", self.n_chosen)
+
+    @property
+    def entry_size(self) -> int:
+        return self.entry.entry_size + (self.indexer.entry_size if self.indexer else 0)
+
+    def n_stored(self, tokens: int, cards: int = 1) -> float:
+        keys = self.indexer.n_stored(tokens, cards) if self.indexer else 0
+        return self.entry.n_stored(tokens, cards) + keys
+
+    def n_attended(self, tokens: int) -> int:
+        return min(tokens, self.n_chosen)
+
+    def n_read(self, cached: int, new: int = 1, cards: int = 1) -> float:
+        """Return the number of values read, as if no two of the new tokens chose the same entry."""
+        keys = self.indexer.n_stored(cached, cards) if self.indexer else 0
+        return self.entry.n_stored(min(cached, new * self.n_chosen), cards) + keys
+
+
+@dataclass(frozen=True)
 class State(LayerType):
     """A layer that keeps one state per sequence, which every token updates (recurrent or linear attention).
 
@@ -134,8 +204,7 @@ def cache_nbytes(
     """
     check_whole("tokens", tokens, minimum=0)
     check_whole("cards", cards)
-    numbers = sum(layer.n_entries(tokens) * layer.entry_size * layer.n_copies(cards) for layer in layers)
-    return nbytes_of(numbers, bytes_per_number)
+    return nbytes_of(sum(layer.n_stored(tokens, cards) for layer in layers), bytes_per_number)
 
 
 def nbytes_of(numbers: float, bytes_per_number: float = 2) -> int:

@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from helpers.cost.experts import expected_experts_read
-from helpers.cost.layers import Full, Latent, LayerType, State, layer_types_of
+from helpers.cost.layers import Full, Indexer, Latent, LayerType, Selected, State, layer_types_of
 from helpers.cost.models import PublishedModel
 from helpers.cost.roofline import Hardware
 from helpers.validate import check_whole, is_number
@@ -180,16 +180,23 @@ def kv_and_attention_work(
         check_whole("tokens", cached, minimum=0)
         check_whole("new tokens", new)
         numbers = sum(
-            n * layer.n_copies(cards) * layer.entry_size * (layer.n_entries(cached) + layer.n_entries(new))
-            for layer, n in layers
+            n * (layer.n_read(cached, new, cards) + layer.n_stored(new, cards)) for layer, n in layers
         )
-        operations = sum(
-            n * attention_pairs(layer, cached, new) * operations_per_pair(layer, model.n_heads)
-            for layer, n in layers
-        )
+        operations = sum(n * attention_operations(layer, model.n_heads, cached, new) for layer, n in layers)
         return numbers, operations
 
     return of_request
+
+
+def attention_operations(layer: LayerType, n_heads: int, cached: int, new: int) -> int:
+    """Return the number of operations that attention takes in one layer, including those of an indexer.
+
+    The arguments are as in `operations_per_pair` and `attention_pairs`.
+    """
+    operations = attention_pairs(layer, cached, new) * operations_per_pair(layer, n_heads)
+    if isinstance(layer, Selected) and layer.indexer:
+        operations += attention_operations(layer.indexer, layer.indexer.n_heads, cached, new)
+    return operations
 
 
 def operations_per_pair(layer: LayerType, n_heads: int) -> int:
@@ -197,6 +204,7 @@ def operations_per_pair(layer: LayerType, n_heads: int) -> int:
 
     The score takes two operations per channel of the key, and the context two per channel of the value. In
     MLA, all query heads attend to the latent itself, as in decode: it is not expanded into keys and values.
+    In a layer with an indexer, the pairs are those that it selects; the indexer itself computes only scores.
     For a layer with a state, the result is the number of operations per token, which updates and reads the
     state.
     """
@@ -204,6 +212,10 @@ def operations_per_pair(layer: LayerType, n_heads: int) -> int:
         return 4 * layer.numbers
     if isinstance(layer, Latent):
         return 2 * n_heads * (layer.entry_size + layer.rank)
+    if isinstance(layer, Indexer):
+        return 2 * n_heads * layer.k_dim
+    if isinstance(layer, Selected):
+        return operations_per_pair(layer.entry, n_heads)
     assert isinstance(layer, Full)
     return 2 * n_heads * (layer.k_dim + layer.v_dim)
 
@@ -214,7 +226,7 @@ def attention_pairs(layer: LayerType, cached: int, new: int) -> int:
     The pass runs `new` tokens that follow `cached` cached tokens. For a layer with a state, the result is
     `new`, one pair per new token.
     """
-    limit = layer.n_entries(cached + new)
+    limit = layer.n_attended(cached + new)
     growing = max(0, min(new, limit - cached))  # queries that see one key more than the query before
     return growing * cached + growing * (growing + 1) // 2 + (new - growing) * limit
 

@@ -149,6 +149,7 @@ const told = (one, first = chosen(), prefix = "case-") => {
 test("an address holds all of a case, a model that the tables do not have too", () => {
   const own = { ...machines.models[3], name: "my own (é) model", experts: [8, 2], n_active: 12345 };
   own.kinds = machines.models.flatMap((model) => model.kinds).slice(0, 9);
+  own.kinds[8] = { ...own.kinds[8], chosen: 2048 };
   const mine = {
     ...chosen({
       card: "A100",

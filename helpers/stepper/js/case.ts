@@ -96,6 +96,7 @@ function sizesOf(model: Model) {
     kind.window,
     kind.state ? 1 : 0,
     kind.kv_heads,
+    ...(kind.chosen ? [kind.chosen] : []),
   ]);
   return [plain, ...layers].map((numbers) => numbers.map((x) => x ?? "").join(",")).join("*");
 }
@@ -104,7 +105,9 @@ function modelOfSizes(name: string, text: string): Model | null {
   const lines = text.split("*").map((line) => line.split(",").map((x) => (x === "" ? null : Number(x))));
   const [plain, ...layers] = lines;
   const fits =
-    plain.length === 10 && layers.length > 0 && layers.every((line) => line.length === 6 && line[5] !== 0);
+    plain.length === 10 &&
+    layers.length > 0 &&
+    layers.every((line) => [6, 7].includes(line.length) && line[5] !== 0 && line[6] !== 0);
   const known = lines.flat().every((x) => x === null || (Number.isSafeInteger(x) && x >= 0));
   /** Of a line the first so many, which must be there and over 0. */
   const named = (line: any[], names: readonly string[]) =>
@@ -114,8 +117,8 @@ function modelOfSizes(name: string, text: string): Model | null {
   const [tied, n_active, of, chosen] = plain.slice(6);
   if (!sound || (of ?? 0) < (chosen ?? 0)) return null;
   const kinds = layers.map((line) => {
-    const [window, state, kv_heads] = line.slice(3);
-    return { ...named(line, KIND), window, state: state === 1, kv_heads };
+    const [window, state, kv_heads, chosen] = line.slice(3);
+    return { ...named(line, KIND), window, state: state === 1, kv_heads, ...(chosen ? { chosen } : {}) };
   });
   const experts = of && chosen ? [of, chosen] : null;
   const sizes = { ...named(plain, SIZES), tied: tied === 1, n_active, experts, kinds, notes: [SAY.sizes] };

@@ -3,7 +3,8 @@
 
 /** Layers that keep the same of a sequence: how many, numbers in a KV entry or in a state, the tokens that a window sees
  * (null: all), KV heads that cards can divide an entry among (a latent: 1; a state: null), operations of a query-key
- * pair in all heads (of a state: of a token). */
+ * pair in all heads (of a state: of a token), the most entries that a query reads, if it does not read all. An indexer is
+ * a line of its own. */
 export type LayerType = {
   layers: number;
   entry_size: number;
@@ -11,6 +12,7 @@ export type LayerType = {
   state: boolean;
   kv_heads: number | null;
   pair: number;
+  chosen?: number;
 };
 /** A published model, or one that a config.json describes; `notes`: what was counted how. */
 export type Model = {
@@ -57,12 +59,22 @@ const sum = (numbers: number[]) => numbers.reduce((total, x) => total + x, 0);
 const entriesKept = ({ state, window }: LayerType, tokens: number) =>
   state ? 1 : Math.min(tokens, window ?? Infinity);
 
+/** KV entries that a query attends to, of so many tokens. */
+const entriesAttended = (kind: LayerType, tokens: number) =>
+  Math.min(entriesKept(kind, tokens), kind.chosen ?? Infinity);
+
 /** Copies of a KV entry that so many cards keep, all together. */
 const copiesOf = ({ kv_heads }: LayerType, cards: number) => Math.max(1, cards / (kv_heads ?? Infinity));
 
-/** Numbers in the KV entries of so many tokens, of all cards together. */
-const numbersOf = ({ kinds }: Model, tokens: number, cards: number) =>
-  sum(kinds.map((kind) => kind.layers * copiesOf(kind, cards) * kind.entry_size * entriesKept(kind, tokens)));
+/** Numbers in the KV entries of so many tokens, of all cards together; with `queries` those that so many new tokens read,
+ * as if no two selected the same. */
+const numbersOf = ({ kinds }: Model, tokens: number, cards: number, queries = Infinity) =>
+  sum(
+    kinds.map((kind) => {
+      const entries = Math.min(entriesKept(kind, tokens), (kind.chosen ?? Infinity) * queries);
+      return kind.layers * copiesOf(kind, cards) * kind.entry_size * entries;
+    }),
+  );
 
 /** Numbers in the matrix of the embedding, or of the LM head. */
 const tableOf = (model: Model) => model.vocab_size * model.hidden_size;
@@ -99,7 +111,7 @@ export function stepTime(model: Model, card: Card, tokens: number, options: Opti
   const bandwidth = cards * chosen.bandwidthReached * card.bytes_per_second;
   const flops = cards * chosen.computeReached * card.flops_per_second;
   const [table, used] = [tableOf(model), model.n_active ?? numbersRead(model)];
-  const numbers = numbersOf(model, tokens, cards) + numbersOf(model, newTokens, cards);
+  const numbers = numbersOf(model, tokens, cards, newTokens) + numbersOf(model, newTokens, cards);
   const operations = sum(
     model.kinds.map((kind) => kind.layers * kind.pair * pairsOf(kind, tokens, newTokens)),
   );
@@ -121,7 +133,7 @@ export function stepTime(model: Model, card: Card, tokens: number, options: Opti
 
 /** Pairs of a new query and a key that it may see, of one head of a layer. */
 export function pairsOf(kind: LayerType, before: number, tokens: number) {
-  const most = entriesKept(kind, before + tokens);
+  const most = entriesAttended(kind, before + tokens);
   const growing = Math.max(0, Math.min(tokens, most - before)); // queries that see one more than the one before
   return growing * before + (growing * (growing + 1)) / 2 + (tokens - growing) * most;
 }

@@ -37,12 +37,13 @@ export function passAt(
 
 /** Of a model's kinds of layers the one whose queries see most: full attention, or else the widest window. */
 export function widestOf({ kinds }: Pick<Model, "kinds">): LayerType {
-  const reach = ({ state, window }: LayerType) => (state ? 0 : (window ?? Infinity));
+  const reach = ({ state, window, chosen }: LayerType) => (state ? 0 : (window ?? chosen ?? Infinity));
   return kinds.reduce((a, b) => (reach(b) > reach(a) ? b : a));
 }
 
 /** KV entries of earlier tokens that a pass's queries see. */
-const entriesSeen = ({ window }: LayerType, before: number) => Math.min(before, (window ?? Infinity) - 1);
+const entriesSeen = ({ window, chosen }: LayerType, before: number) =>
+  Math.min(before, (window ?? Infinity) - 1, chosen ?? Infinity);
 
 /** What a pass counts in one layer, of one head and one user. `again` is what a cache spares, or what is processed again
  * without one: all that is not fresh. */

@@ -23,6 +23,8 @@ const PARTS: Record<string, string> = {
   window: "grouped",
   latent: "latent",
   state: "linear",
+  selected: "selected",
+  reselected: "latent", // with the selection of an earlier layer, so without an indexer
 };
 const READ = new Set([...Object.keys(USUAL), ...Object.values(KEYS).flat()]); // keys that hold a size
 const [REFUSED, HARMLESS, ENDS, PART, ENTRIES] = [
@@ -79,9 +81,10 @@ export function lineOf(outer: unknown): Line {
   const counted = new Map(kinds.map((kind) => [kind, kinds.filter((x) => x === kind).length]));
   const lines: Map<string, LayerType> = new Map();
   kinds.slice(0, own).forEach((kind, i) => {
-    const line = layerTypeOf(kind, i in changes ? sizesOf({ ...config, ...changes[i] }) : n);
-    const same = JSON.stringify(line);
-    lines.set(same, { ...line, layers: (lines.get(same)?.layers ?? 0) + 1 });
+    for (const line of layerTypesOf(kind, i in changes ? sizesOf({ ...config, ...changes[i] }) : n)) {
+      const same = JSON.stringify(line);
+      lines.set(same, { ...line, layers: (lines.get(same)?.layers ?? 0) + 1 });
+    }
   });
   const n_heads = n("H");
   for (const name of ["Hkv", n("R") ? "Dn" : "D"]) n(name);
@@ -182,7 +185,10 @@ function textModel(outer: Config): [Config, string[]] {
     isObject(value) && key.endsWith("_config") && !Object.hasOwn(known.asides, key);
   for (;;) {
     const at = known.inner.find((key: string) => isObject(config[key]));
-    if (!at) return [config, leftOut];
+    if (!at) {
+      const inside = known.flattened.map((key: string) => (isObject(config[key]) ? config[key] : {}));
+      return [Object.assign({}, config, ...inside), leftOut];
+    }
     const entries = Object.entries(config);
     leftOut.push(...entries.filter((entry) => isPart(entry) && entry[0] !== at).map(([key]) => key));
     const tied = entries.filter(([key]) => KEYS.tied.includes(key));
@@ -265,19 +271,45 @@ const hasWindows = (config: Config) => "sliding_window" in (familyOf(config) ?? 
 
 /** What each layer keeps: a key of PARTS. */
 function kindsOf(config: Config, n: Sizes): string[] {
-  const [L, full, types] = [n("L"), n("R") ? "latent" : "full", config.layer_types ?? null];
+  const [L, full, sparse] = [n("L"), n("R") ? "latent" : "full", config.sparse_attention_freq];
+  let types = config.layer_types ?? null;
+  if (types === null && Array.isArray(sparse))
+    types = sparse.map((x) => (isSet(x) ? "indexed_attention" : "full_attention"));
+  let kinds: string[];
   if (types === null) {
     const windows = full === "full" && hasWindows(config) && n("use_sliding_window") && n("window");
-    const other = "linear_num_value_heads" in config ? "state" : windows ? "window" : full;
+    const limited = n("chosen") ? "selected" : windows ? "window" : full;
+    const other = "linear_num_value_heads" in config ? "state" : limited;
     const [every, first] = [n("every"), n("max_window_layers")];
-    return Array.from({ length: L }, (_, i) =>
+    kinds = Array.from({ length: L }, (_, i) =>
       i < first || (every && (i + 1) % every === 0) ? full : other,
     );
+  } else {
+    const kindsHere = known[full === "full" ? "layer_types" : "latent_layer_types"];
+    if (!Array.isArray(types) || types.length !== L || !types.every((type) => Object.hasOwn(kindsHere, type)))
+      throw refusal("layer_types", { got: written(types), L, known: Object.keys(kindsHere).join(", ") });
+    kinds = types.map((type) =>
+      kindsHere[type] === "window" && !hasWindows(config) ? full : kindsHere[type],
+    );
   }
-  const kindsHere = full === "full" ? known.layer_types : { full_attention: full };
-  if (!Array.isArray(types) || types.length !== L || !types.every((type) => Object.hasOwn(kindsHere, type)))
-    throw refusal("layer_types", { got: written(types), L, known: Object.keys(kindsHere).join(", ") });
-  return types.map((type) => (kindsHere[type] === "window" && !hasWindows(config) ? full : kindsHere[type]));
+  if (!kinds.includes("selected")) return kinds;
+  const own = indexersOf(config, n);
+  return kinds.map((kind, i) => (kind === "selected" && !own[i] ? "reselected" : kind));
+}
+
+/** Whether each layer selects tokens itself, and not as an earlier one did. */
+function indexersOf(config: Config, n: Sizes): boolean[] {
+  const [L, key] = [n("L"), isSet(config.indexer_types) ? "indexer_types" : "index_topk_pattern"];
+  const modes = config[key];
+  if (!isSet(modes)) {
+    const [every, first] = [n("index_every"), n("index_first")];
+    return Array.from({ length: L }, (_, i) => Math.max(i - first + 1, 0) % every === 0);
+  }
+  const list = typeof modes === "string" ? [...modes] : modes;
+  const fits = Array.isArray(list) && list.length === L;
+  if (!fits || !list.every((mode) => ["F", "S", "full", "shared"].includes(mode)))
+    throw refusal("indexers", { key, got: written(modes), L });
+  return list.map((mode) => mode === "F" || mode === "full");
 }
 
 /** How many layers have experts. */
@@ -295,13 +327,25 @@ function sparseOf(config: Config, n: Sizes) {
   return layers.filter((i) => first <= i && i <= last && (i + 1) % every === 0 && !dense.includes(i)).length;
 }
 
-/** A line of `kinds`, for one layer. */
+/** Lines of `kinds`, for one layer: itself, and its indexer if it has one. */
+function layerTypesOf(kind: string, n: Sizes): LayerType[] {
+  if (!kind.includes("selected")) return [layerTypeOf(kind, n)];
+  const entry = layerTypeOf(n("R") ? "latent" : "all", n);
+  const indexer = () => {
+    const [heads, entry_size] = [n("Hi", 1), n("Di", 1)];
+    return { ...entry, kv_heads: 1, entry_size, pair: 2 * heads * entry_size };
+  };
+  const own = kind === "selected" ? [indexer()] : [];
+  return [{ ...entry, chosen: n("chosen", 1) }, ...own];
+}
+
+/** A line of `kinds`, for one layer without an indexer. */
 function layerTypeOf(kind: string, n: Sizes): LayerType {
   const line = { layers: 1, window: null, state: kind === "state", kv_heads: null };
   if (kind === "state") return { ...line, entry_size: n("state"), pair: 4 * n("state") };
   if (kind === "latent")
     return { ...line, entry_size: n("R") + n("Dr"), kv_heads: 1, pair: 2 * n("H") * (2 * n("R") + n("Dr")) };
-  const names = kind === "window" ? ["Hkv", "D", "Dv"] : ["full_heads", "full_dim", "full_v_dim"];
+  const names = kind === "full" ? ["full_heads", "full_dim", "full_v_dim"] : ["Hkv", "D", "Dv"];
   const [heads, k, v] = names.map((name) => n(name));
   return {
     ...line,
@@ -335,9 +379,11 @@ function* notesOf(
     Object.hasOwn(known.layer_types, name) && known.layer_types[name] === "window";
   if (!hasWindows(config) && (n("window") || (config.layer_types ?? []).some(isWindow)))
     yield fillText(known.notes["no windows"], { type });
-  for (const kind of ["window", "state", "latent"]) {
-    const layers = counted.get(kind);
-    if (layers) yield fillText(known.notes[kind], { n: layers, L, window: kind === "window" ? n(kind) : 0 });
+  const LIMIT: Record<string, string> = { window: "window", selected: "chosen" };
+  for (const kind of ["window", "state", "latent", "selected"]) {
+    // "selected" is in "reselected", too
+    const layers = [...counted].reduce((sum, [name, count]) => sum + (name.includes(kind) ? count : 0), 0);
+    if (counted.has(kind)) yield fillText(known.notes[kind], { n: layers, L, limit: n(LIMIT[kind] ?? "0") });
   }
   if (own < L) yield fillText(known.notes.shared, { n: L - own, L });
   if (active !== null && total !== null)
