@@ -85,6 +85,12 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     **{
         "one stream": n07.residual_stream,
         "one layer": n12.layer_timeline,
+        "bars": lambda: n12.step_bars("w" * 90, {"w": (None, 1e3), "16 bits": (6.51, 9.53)}),
+        "two terms": lambda: n12.two_terms(
+            [1, 64],
+            {f"{n} tokens": [(4.48, 0.02, 0.02), (4.48, 22.3, 1.3)] for n in (500, 8900)},
+            {"8900 tokens": 49},
+        ),
     },
     "handed over": lambda: n19.prefill_handover(["Mia", "from", "Oslo", "."], 17),
     **{

@@ -1,33 +1,21 @@
-"""The predictions, the exercise and the figure of notebook 12, and published runs.
-
-The notebook compares the published runs with the times that its equation gives.
-"""
+"""The predictions, the exercise and the figures of notebook 12, the lower bound of a step."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess, check_ratio_guess
 from helpers.cost import roofline
 from helpers.cost.config import model_of
-from helpers.cost.models import CARDS, MODELS, PublishedModel
+from helpers.cost.models import CARDS, MODELS
 from helpers.cost.roofline import Roofline
 from helpers.cost.step import step_time
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import SMALL, text_width
-
-
-class PublishedRun(NamedTuple):
-    """A published measurement: a model, the bits per weight, and the tokens per second for one user."""
-
-    name: str
-    model: PublishedModel
-    weight_bits: float
-    tokens_per_second: float
-
 
 LAPTOP = Roofline(flops_per_second=400e9, bytes_per_second=50e9)  # ridge 8
 LLAMA_2_70B = model_of(
@@ -36,15 +24,6 @@ LLAMA_2_70B = model_of(
         **{"num_attention_heads": 64, "num_key_value_heads": 8, "hidden_size": 8192},
         **{"intermediate_size": 28672, "vocab_size": 32000, "max_position_embeddings": 4096},
     }
-)
-# Tokens per second for one user on an A100, from https://github.com/meta-pytorch/gpt-fast (README of 2024).
-# Weights in 4 bits take 5 bits each, because every 32 weights share a scale and a zero point of 16 bits each.
-PUBLISHED_RUNS = (
-    PublishedRun("Llama-2-7B, 16 bits", MODELS["Llama-2-7B"], 16, 104.9),
-    PublishedRun("Llama-2-7B, 8 bits", MODELS["Llama-2-7B"], 8, 155.58),
-    PublishedRun("Llama-2-7B, 4 bits", MODELS["Llama-2-7B"], 5, 196.8),
-    PublishedRun("Llama-2-70B, 8 bits", LLAMA_2_70B, 8, 19.13),
-    PublishedRun("Llama-2-70B, 4 bits", LLAMA_2_70B, 5, 25.25),
 )
 
 
@@ -124,15 +103,15 @@ def layer_timeline() -> Picture:
 
     def draw(sheet: Sheet) -> None:
         left, room = 86.0, sheet.width - 104.0
-        for n, (title, (rows, busy)) in enumerate(shares.items()):
+        for n, (title, (entries, busy)) in enumerate(shares.items()):
             x, y = left, 46.0 + 104 * n
             sheet.text(18, y - 22, title, bold=True)
             for line, name in enumerate(["bandwidth", "compute"]):
                 sheet.note(left - 8, y + 26 * line + 11, name, at="right", colour="ink")
-                sheet.box(left, y + 26 * line, room * (0.73 + rows), 22, fill="faint", radius=2)
+                sheet.box(left, y + 26 * line, room * (0.73 + entries), 22, fill="faint", radius=2)
             for what, share, colour in (
                 ("weights", 0.28, "query"),
-                ("rows", rows, "key"),
+                ("KV entries", entries, "key"),
                 ("weights", 0.45, "query"),
             ):
                 sheet.box(x, y, room * share, 22, fill=f"{colour} fill", edge=colour, radius=2)
@@ -144,8 +123,96 @@ def layer_timeline() -> Picture:
 
     return Picture(
         draw,
-        "One layer in time: weights arrive over the bandwidth, then rows, then weights. For one user the "
-        "rows take hardly any time, and compute works for a small part of it. For many users the weights "
-        "take as long as before and the rows longer. Compute is busy all the time while weights come, and "
-        "hardly while rows come.",
+        "One layer in time: weights arrive over the bandwidth, then KV entries, then weights. For one user "
+        "the KV entries take hardly any time, and compute works for a small part of it. For many users the "
+        "weights take as long as before and the KV entries longer. Compute is busy all the time while "
+        "weights come, and hardly while KV entries come.",
     )
+
+
+def step_bars(title: str, steps: Mapping[str, tuple[float | None, float]]) -> Picture:
+    """Draw measured steps as bars. The part up to the lower bound is coloured, the rest grey.
+
+    Args:
+        title: the heading.
+        steps: maps the name of each step to (lower bound or None, measured time), in milliseconds. Without a
+            bound, the whole bar is grey.
+    """
+    most = max(ms for _, ms in steps.values())
+    known = any(bound for bound, _ in steps.values())
+
+    def draw(sheet: Sheet) -> None:
+        scale, y = (sheet.width - 114) / most, 50.0
+        sheet.heading(title)
+        for n, (name, colour) in enumerate([("lower bound", "query"), ("rest", "soft")] if known else []):
+            sheet.square(24 + 130 * n, 44, 12, colour)
+            sheet.note(36 + 130 * n, 44, name)
+            y = 74.0
+        for name, (bound, ms) in steps.items():
+            sheet.note(18, y, name, colour="ink")
+            sheet.box(18, y + 10, ms * scale, 26, fill="soft", radius=0)
+            if bound:
+                sheet.box(18, y + 10, bound * scale, 26, fill="query", radius=0)
+                for x, part in ((bound / 2, bound), ((bound + ms) / 2, ms - bound)):
+                    sheet.text(18 + x * scale, y + 23, f"{part:.2f}", at="center", size=SMALL, colour="paper")
+            sheet.text(26 + ms * scale, y + 23, f"{ms:.2f} ms", bold=True)
+            y += 60
+
+    sentence = "; ".join(
+        f"{name}: " + (f"lower bound {bound:.2f}, rest {ms - bound:.2f}, " if bound else "") + f"{ms:.2f}"
+        for name, (bound, ms) in steps.items()
+    )
+    return Picture(draw, f"{title}, milliseconds. {sentence}.")
+
+
+def two_terms(
+    users: Sequence[int],
+    terms_ms: Mapping[str, Sequence[tuple[float, float, float]]],
+    full: Mapping[str, int],
+) -> Picture:
+    """Draw the two terms of a step against the number of users, one panel for each length of text.
+
+    All panels have the same scale.
+
+    Args:
+        users: the numbers of users.
+        terms_ms: maps the title of each panel to one triple for each of `users`: the term of the weights, the
+            term of the KV entries, and the time for which compute is busy, in milliseconds.
+        full: maps titles of panels to the number of users with which memory is full.
+    """
+    most = max(weights + entries for triples in terms_ms.values() for weights, entries, _ in triples)
+
+    def draw(sheet: Sheet) -> None:
+        sheet.heading("ms a step, at least")
+        for n, (name, colour) in enumerate([("weights", "query fill"), ("KV entries", "key fill")]):
+            sheet.square(24 + 90 * n, 46, 12, colour)
+            sheet.note(36 + 90 * n, 46, name)
+        sheet.line((212, 46), (236, 46), width=1.8, dashes=(0, (3, 2)))
+        sheet.note(242, 46, "compute is busy for")
+        width = (sheet.width - 108) / len(terms_ms)
+        for n, (title, triples) in enumerate(terms_ms.items()):
+            left = 52 + n * (width + 40)
+            sheet.text(left, 76, title, bold=True)
+            axes = sheet.add_axes(left, 92, left + width, 300, "users")
+            axes.set(xlim=(0, users[-1]), ylim=(0, 1.08 * most))
+            axes.set_xticks([users[-1] * k // 4 for k in range(5)])
+            weights, entries, busy = zip(*triples, strict=True)
+            totals = [a + b for a, b in zip(weights, entries, strict=True)]
+            axes.fill([users[0], *users, users[-1]], [0, *weights, 0], color="query fill", lw=0)
+            axes.fill([*users, *users[::-1]], [*totals, *weights[::-1]], color="key fill", lw=0)
+            axes.plot(users, weights, color="query", lw=1.4)
+            axes.plot(users, totals, color="key", lw=1.8)
+            axes.plot(users, busy, color="ink", lw=1.8, ls=(0, (3, 2)))
+            if title in full:
+                x, top = sheet.data_to_sheet(axes, full[title], 1.04 * most)
+                _, base = sheet.data_to_sheet(axes, full[title], 0)
+                sheet.line((x, top), (x, base), colour="soft")
+                sheet.note(x - 6, top + 8, f"memory is full: {full[title]}", at="right", colour="ink")
+
+    sentence = "; ".join(
+        f"{title}, {n} users: weights {a:.2f}, KV entries {b:.2f}, compute busy {c:.2f}"
+        for title, triples in terms_ms.items()
+        for n, (a, b, c) in [(users[0], triples[0]), (users[-1], triples[-1])]
+    )
+    limits = "".join(f" With {title}, memory is full with {n} users." for title, n in full.items())
+    return Picture(draw, f"Milliseconds of a step, by its two terms. {sentence}.{limits}")
