@@ -8,7 +8,7 @@ import torch
 from helpers import corpus
 from helpers.model import shipped
 from helpers.model.contributions import logit_contributions, residual_contributions
-from helpers.model.probe import without_heads, without_mlp
+from helpers.model.probe import without_heads
 from helpers.recording.diary import load_diary
 from tests.tiny import tiny, tokens
 
@@ -24,16 +24,6 @@ def test_contributions_sum_to_logit_difference(tied: bool) -> None:
     assert sum(adds.values()) == pytest.approx(difference.item(), abs=1e-12)
     assert min(map(abs, adds.values())) > 1e-4
     assert not any(module._forward_hooks for module in model.modules())
-
-
-def test_without_mlp_changes_the_last_token_only() -> None:
-    model, ids = tiny(), tokens(1, 7)
-    before, after = (residual_contributions(one, ids) for one in (model, without_mlp(model, 1)))
-    off, others = after.pop("MLP 2"), ("embedding", "attention 1", "MLP 1", "attention 2")
-    assert not off.any()
-    assert before["MLP 2"].any()
-    assert all(torch.equal(before[part], after[part]) for part in others)
-    assert torch.equal(without_mlp(model, 1)(ids)[0, :-1], model(ids)[0, :-1])
 
 
 def test_diary_is_recorded_and_held_out() -> None:

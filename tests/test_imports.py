@@ -17,7 +17,9 @@ KINDS = {
     "pictures, views, widgets and tables": "plots stepper explorers drawing.tables",
     "checkers": "chapters check",
     "recorded data, and what records the toy": "recording sampling.Sampling",
-    "the trained model, its cache and the diaries": "model.shipped model.cache.StaticCache model.evaluate",
+    "the trained model, its cache and the diaries": (
+        "model.shipped model.cache.StaticCache model.evaluate corpus"
+    ),
     "sizes, cards, prices and options as published": "cost.models cost.dated cost.layers.GIB",
     "the toy's words and numbers": "toy.PROMPT toy.NUMBERS toy.VOCABULARY toy.EOS toy.LM_HEAD",
 }

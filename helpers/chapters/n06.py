@@ -1,4 +1,4 @@
-"""The prediction, the test with all names, and the figures of notebook 06, learned heads."""
+"""The prediction and the figures of notebook 06, learned heads."""
 
 from __future__ import annotations
 
@@ -11,10 +11,6 @@ from helpers.check.guess import Guess
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.numbers import format_digits
 from helpers.drawing.words import SMALL, join_words, text_width
-from helpers.model import shipped
-from helpers.model.evaluate import next_words
-from helpers.model.transformer import Transformer
-from helpers.tokenizer import Tokenizer
 
 
 def check_top_50_names_guess(guess: Any, best_words: Sequence[str]) -> Guess:
@@ -26,19 +22,6 @@ def check_top_50_names_guess(guess: Any, best_words: Sequence[str]) -> Guess:
     """
     names = sum(word in corpus.NAMES for word in best_words[:50])
     return Guess(guess, names, "Every name comes before every other word.")
-
-
-def count_names_ranked_first(model: Transformer, tokenizer: Tokenizer) -> int:
-    """Count the names for which the model signs the name's diary correctly.
-
-    The diary of a name is `shipped.DIARY` with that name instead of Mia. It is signed correctly if, at its
-    end, the model gives the name a higher probability than any other name.
-    """
-    right = 0
-    for name in corpus.NAMES:
-        words = next_words(model, tokenizer, shipped.DIARY.replace("Mia", name), n=tokenizer.vocab_size)
-        right += name == next(word for word, _ in words if word in corpus.NAMES)
-    return right
 
 
 def grouped_query_attention() -> Picture:
