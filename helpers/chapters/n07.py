@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import partial
-from statistics import fmean
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from helpers import corpus
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import printable, shorten
-from helpers.model import shipped
-from helpers.model.attention import attend, rope_cos_sin, rotate
+from helpers.model.attention import attend, rope_cos_sin, rope_frequencies, rotate
 from helpers.model.cache import GrowingCache
-from helpers.model.contributions import NameContributions, name_contributions
-from helpers.model.transformer import Transformer
-from helpers.tokenizer import Tokenizer
 
 Operation = Callable[[Tensor], Tensor]
 C = 32  # channels per token in `who_moves`
@@ -137,20 +129,20 @@ who_moves = Exercise(
 def check_core_parameters_guess(guess: Any, model: Any) -> Guess:
     """Compare a guess with the number of learned parameters that `self.core` has in all layers together."""
     learned = sum(p.numel() for layer in model.layers for p in layer.self_attn.core.parameters())
-    return Guess(guess, learned, "that line has no matrix: those of attention stand before it and after it.")
+    return Guess(guess, learned, "that line has no matrix: those of attention come before it and after it.")
 
 
 def token_dependencies_by_part(model: Any) -> dict[str, np.ndarray]:
     """Return, for each part of a model, which token's input changes which token's output.
 
-    The parts are the embedding, the operations in the first block, and the LM head.
+    The parts are the embedding, the operations in the first block, the LM head, and a whole block.
 
     Returns:
         Bools of shape (5, 5) for each part, by the part's name. They are True at [i, j] if a change to the
         input of token j changes the output of token i.
     """
     block, config = model.layers[0], model.config
-    cos_sin = rope_cos_sin(torch.arange(5), model.frequencies, torch.float32)
+    cos_sin = rope_cos_sin(torch.arange(5), rope_frequencies(config), torch.float32)
     x, brought = torch.randn(2, 1, 5, config.hidden_size)
     parts: dict[str, Operation] = {
         "embedding": lambda now: model.embed_tokens((now != x).any(dim=-1).long()),  # id 1 where changed
@@ -161,6 +153,7 @@ def token_dependencies_by_part(model: Any) -> dict[str, np.ndarray]:
         "MLP": block.mlp,
         "adding": lambda x: x + brought,
         "LM head": model.lm_head,
+        "a whole block": lambda x: block(x, cos_sin, GrowingCache(config)),
     }
     with torch.no_grad():
         return {name: make_who_moves()(f, x) for name, f in parts.items()}
@@ -194,9 +187,9 @@ def token_dependencies(dependencies: Mapping[str, np.ndarray]) -> Picture:
     def draw(sheet: Sheet) -> None:
         a_line, left = 3, 40.0
         pitch, deep = (sheet.width - left) / a_line, cell * T + 96
-        sheet.note(18, 18, "Filled: a change of the column's token changes the line's.")
+        sheet.note(18, 18, "Filled: a change of the column's token moves the row's.")
         y = 42.0
-        for x, name, colour in ((24.0, "its own line", "soft"), (142.0, "another token's line", "query")):
+        for x, name, colour in ((24.0, "the token itself", "soft"), (142.0, "another token", "query")):
             sheet.square(x, y, 12, colour)
             sheet.note(x + 12, y, name)
         for n, (name, moved) in enumerate(dependencies.items()):
@@ -216,7 +209,7 @@ def token_dependencies(dependencies: Mapping[str, np.ndarray]) -> Picture:
             for i in range(T if beside else 0):
                 sheet.note(x - 8, top + cell * (i + 0.5), str(i + 1), at="right")
             sheet.text(middle, base + 16, str(moved.sum()), bold=True, **style)
-            sentence = "other lines too" if others else "own line only" if moved.any() else "nothing"
+            sentence = "other tokens too" if others else "itself only" if moved.any() else "nothing"
             sheet.note(max(middle, x + 26), base + 36, sentence, **style)
 
     shapes = {" (the diagonal only)": np.eye(T) > 0, " (the triangle up to the diagonal)": np.tri(T) > 0}
@@ -224,68 +217,8 @@ def token_dependencies(dependencies: Mapping[str, np.ndarray]) -> Picture:
     for name, moved in dependencies.items():
         where = [shape for shape, cells in shapes.items() if np.array_equal(moved, cells)]
         sentences.append(f"{printable(name)} {moved.sum()}{''.join(where)}")
-    title = f"Grids of {T} by {T} tokens, filled where a change of the column's token changes the line's"
+    title = f"Grids of {T} by {T} tokens, filled where a change of the column's token moves the row's"
     return Picture(draw, f"{title}: {'; '.join(sentences)}.")
-
-
-def contributions_by_name(model: Any, tokenizer: Tokenizer) -> dict[str, NameContributions]:
-    """Return, for each of the 50 names, what each part of the model adds to the name's logit.
-
-    The model reads the shipped diary, in which the name replaces Mia.
-    """
-    diaries = {name: shipped.DIARY.replace("Mia", name) for name in corpus.NAMES}
-    return {name: name_contributions(model, tokenizer, diary, name) for name, diary in diaries.items()}
-
-
-def mean_contributions(by_name: Mapping[str, NameContributions]) -> NameContributions:
-    """Return the mean contribution of each part over all names.
-
-    The field `prediction` says for how many names the model's prediction is right, such as "48 of 50".
-    """
-    right = sum(one.prediction.split()[0] == name for name, one in by_name.items())
-    parts = next(iter(by_name.values())).by_part
-    adds = {part: fmean(one.by_part[part] for one in by_name.values()) for part in parts}
-    return NameContributions(f"{right} of {len(by_name)}", adds)
-
-
-def count_names_by_largest_part(by_name: Mapping[str, NameContributions]) -> dict[str, int]:
-    """Count, for each part of the model, the names to whose logit it adds more than any other part.
-
-    Parts that add the most for no name are left out.
-    """
-    return dict(Counter(max(one.by_part, key=lambda part: one.by_part[part]) for one in by_name.values()))
-
-
-REMOVABLE_PARTS = ("nothing", "attention", "norm", "MLP", "adding")
-
-
-def shipped_model_without(part: str) -> Transformer:
-    """Return the shipped model with one part removed from every block.
-
-    If attention or the MLP is removed, it adds 0 to the residual stream. If the norms are removed, their
-    inputs pass through unchanged. If adding is removed, the outputs of attention and of the MLP replace the
-    residual stream.
-
-    Args:
-        part: one of `REMOVABLE_PARTS`. If it is "nothing", the complete model is returned.
-    """
-    model, _ = shipped.load_shipped()
-    blocks: Any = model.layers
-    for block in blocks:
-        if part == "attention":
-            block.self_attn.o_proj.weight.data.zero_()
-        elif part == "norm":
-            block.input_layernorm = block.post_attention_layernorm = nn.Identity()
-        elif part == "MLP":
-            block.mlp.down_proj.weight.data.zero_()
-        elif part == "adding":
-            block.forward = partial(forward_without_residual, block)
-    return model
-
-
-def forward_without_residual(block: Any, x: Tensor, cos_sin: Any, cache: Any) -> Tensor:
-    attended = block.self_attn(block.input_layernorm(x), cos_sin, cache)
-    return block.mlp(block.post_attention_layernorm(attended))
 
 
 def residual_stream() -> Picture:
