@@ -161,8 +161,8 @@ def test_ranks_of_the_shipped_model_send_the_expected_bytes() -> None:
     assert [one.output_ids for one in (heads, context, *others)] == [alone] * 4
     # 17 rows of 2,048 bytes; two sums a layer of 128 numbers a token; four heads' context and lse.
     assert context.sent_nbytes == {
-        "first word": 8,
-        "rows": 17 * 2048,
+        "first token": 8,
+        "KV entries": 17 * 2048,
         "sums": 20 * 4 * 2 * 128 * 4,
         "contexts": 20 * 4 * 4 * 33 * 4,
     }

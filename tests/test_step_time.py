@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from helpers.chapters import n19
 from helpers.cost.config import model_of
 from helpers.cost.dated import DATED
 from helpers.cost.experts import expected_experts_read
@@ -164,13 +163,3 @@ def test_sizes_of_the_shipped_model_match_its_config() -> None:
     sizes = {name: size for name, size in vars(shipped.CONFIG).items() if hasattr(SHIPPED_MODEL, name)}
     assert {name: getattr(SHIPPED_MODEL, name) for name in sizes} == sizes
     assert SHIPPED_MODEL.n_parameters == shipped.CONFIG.n_parameters
-
-
-def test_eight_cards_with_whole_lm_heads() -> None:
-    parts, measured = n19.step_times_by_cards(1e-3, 2e-6)["Llama-3.1-8B, 8 cards"]
-    table, rows = 128_256 * 4096, 101 * 32 * 2 * 8 * 128
-    reading = 2 * ((8_030_261_248 - 2 * table + rows) / 8 + table) / 1.7e9
-    ends = [0, reading, reading + 1, reading + 1 + 64 * 0.002]  # ms: two sums in each of 32 layers
-    assert [end for _, end in parts.values()] == pytest.approx(ends[1:])
-    assert [start for start, _ in parts.values()] == pytest.approx(ends[:-1])
-    assert measured == 1000 / 276.01

@@ -3,55 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from helpers.check.exercise import Case, Exercise
-from helpers.cost.models import CARDS, MODELS
-from helpers.cost.step import step_time
 from helpers.drawing.canvas import Picture, Sheet
 
 # Tokens per second for one user in 16 bits, by the number of A100s that share each layer. Each A100 is
-# limited to 330 W. Source: https://github.com/meta-pytorch/gpt-fast (README of 2024). Its tp.py keeps the
-# whole LM head on each card.
+# limited to 330 W. Source: https://github.com/meta-pytorch/gpt-fast (README of 2024).
 TOKENS_PER_SECOND = {
     "Llama-2-7B": {1: 104.9, 2: 168.84, 4: 254.02, 8: 328.43},
     "Llama-3.1-8B": {1: 93.83, 2: 149.10, 4: 217.21, 8: 276.01},
 }
-REACHED_BANDWIDTH = 1.7e12  # the highest bandwidth that its authors reached, in bytes per second
-
-
-def step_times_by_cards(
-    other_seconds: float, all_reduce_seconds: float
-) -> dict[str, tuple[dict[str, tuple[float, float]], float]]:
-    """Return the decode steps of the published runs, as bars for `plots.waterfall`.
-
-    Args:
-        other_seconds: seconds of a step in which nothing is read from memory and no all-reduce runs. They are
-            the same for any number of cards.
-        all_reduce_seconds: seconds that one all-reduce takes.
-
-    Returns:
-        For each model and number of cards, a pair: the start and end of each part of a step, as computed, and
-        the published time of the step. All times are in milliseconds.
-    """
-    card, bars = CARDS["A100"], {}
-    reached = REACHED_BANDWIDTH / card.bytes_per_second
-    for name, speeds in TOKENS_PER_SECOND.items():
-        model = MODELS[name]
-        head = 2 * model.vocab_size * model.hidden_size / REACHED_BANDWIDTH
-        for n, speed in speeds.items():
-            step = step_time(
-                model, card, 100, bandwidth_reached=reached, cards=n, collective=all_reduce_seconds
-            )
-            seconds = step.kv_cache + step.weights + head * (1 - 1 / n), other_seconds, step.collectives
-            ends = pairwise(1000 * end for end in accumulate(seconds, initial=0.0))
-            parts = dict(zip(("reading", "one card's rest", "all-reduces"), ends, strict=True))
-            bars[f"{name}, {n} card{'s' * (n > 1)}"] = parts, 1000 / speed
-    return bars
 
 
 def column_and_row_split(n_in: int, inner_sizes: Mapping[tuple[str, str], int]) -> Picture:
@@ -108,8 +73,8 @@ def contexts_and_logsumexp(scores: list[float]) -> tuple[Tensor, Tensor]:
         The contexts, of shape (2, 2), and the logsumexps, of shape (2,).
     """
     s = torch.tensor([scores, [score / 2 for score in scores[::-1]]], dtype=torch.float64)
-    rows = torch.tensor([[10.0, 1], [20, 2], [1, 3], [5, 4]], dtype=torch.float64)[: len(scores)]
-    return s.softmax(-1) @ rows, s.logsumexp(-1)
+    entries = torch.tensor([[10.0, 1], [20, 2], [1, 3], [5, 4]], dtype=torch.float64)[: len(scores)]
+    return s.softmax(-1) @ entries, s.logsumexp(-1)
 
 
 def merge_case(label: str, scores_1: list[float], scores_2: list[float], failure_hint: str = "") -> Case:
@@ -137,14 +102,16 @@ def merge_weighted_by(weights: Callable[[Tensor, Tensor], Any]) -> Callable[...,
     return lambda o1, a, o2, b: sum(w[:, None] * o for w, o in zip(weights(a, b), (o1, o2), strict=True))
 
 
-OVERFLOW_HINT = "e to the power of 1,000 is infinite: take the larger lse off both first, as softmax does."
+OVERFLOW_HINT = (
+    "e to the power of 1,000 is infinite: subtract the larger lse from both first, as softmax does."
+)
 merge = Exercise(
     name="merge",
-    todo="let merge return the contexts over the rows of both, (H, D).",
+    todo="let merge return the contexts over the entries of both, (H, D).",
     cases=[
-        merge_case("2 and 2 rows", [1.0, 3.0], [2.0, 0.0]),
-        merge_case("3 rows and none", [0.5, 1.0, 2.0], [], "lse -inf is a weight of 0."),
-        merge_case("1 row and 4", [0.5], [1.0, 1.0, 1.0, 1.0]),
+        merge_case("2 and 2 entries", [1.0, 3.0], [2.0, 0.0]),
+        merge_case("3 entries and none", [0.5, 1.0, 2.0], [], "lse -inf is a weight of 0."),
+        merge_case("1 entry and 4", [0.5], [1.0, 1.0, 1.0, 1.0]),
         merge_case("negative scores", [-4.0, -2.0, -3.0], [-5.0, -1.0]),
         merge_case("scores around 1,000", [1000.0, 1001.0], [1002.0], OVERFLOW_HINT),
     ],
@@ -159,7 +126,7 @@ merge = Exercise(
         "the weights are the wrong way round.",
         merge_weighted_by(lambda a, b: torch.stack([b, a]).softmax(0)),
     ],
-    success="the context over all rows, as if they had lain together.",
+    success="the context over all entries, as if one rank held them all.",
 )
 
 
@@ -171,32 +138,32 @@ def prefill_handover(words: Sequence[str], n_prompt_tokens: int) -> Picture:
         n_prompt_tokens: number of tokens in the prompt.
     """
     cargo = [
-        f"the word {words[0]}: 8 bytes",
-        f"{n_prompt_tokens} rows in 4 layers:",
+        f"the token {words[0]}: 8 bytes",
+        f"{n_prompt_tokens} KV entries in each of 4 layers:",
         f"{2048 * n_prompt_tokens:,} bytes",
     ]
 
     def draw(sheet: Sheet) -> None:
         x, width = 10.0, sheet.width - 20
-        ran = f"ran {n_prompt_tokens} tokens", "ran none of these"
+        ran = f"processed {n_prompt_tokens} tokens", "processed none of these"
         for rank, (y, said) in enumerate(((10.0, words[:1]), (262.0, words[1:]))):
             sheet.box(x, y, width, 160, fill="paper", edge="soft")
             sheet.text(x + 14, y + 20, f"rank {rank}", bold=True)
             sheet.note(x + width - 14, y + 20, ran[rank], at="right")
             for layer in range(4):
-                _rows(sheet, x + 14, y + 40 + 15 * layer, width - 28, 12, [True] * n_prompt_tokens)
-            sheet.note(x + 14, y + 134, "says")
+                _entries(sheet, x + 14, y + 40 + 15 * layer, width - 28, 12, [True] * n_prompt_tokens)
+            sheet.note(x + 14, y + 134, "generates")
             for n, word in enumerate(said):
-                sheet.chip(x + 82 + 58 * n, y + 134, word, width=52, fill="generated fill", edge="generated")
+                sheet.chip(x + 116 + 58 * n, y + 134, word, width=52, fill="generated fill", edge="generated")
         sheet.arrow(34, 182, 34, 252, "ink", width=2)
         for n, line in enumerate(cargo):
             sheet.note(52, 196 + 21 * n, line, colour="ink", bold=n == 2)
 
     return Picture(
         draw,
-        f"Rank 0 ran {n_prompt_tokens} tokens of the prompt, holds their rows in 4 layers and says "
-        f"{words[0]}. It hands over that word, 8 bytes, and the rows, {cargo[2]}. Rank 1 ran none of "
-        f"these tokens, holds the same rows and says {' '.join(words[1:])}",
+        f"Rank 0 processed {n_prompt_tokens} tokens of the prompt, holds their KV entries in 4 layers and "
+        f"generates {words[0]}. It hands over that token, 8 bytes, and the entries, {cargo[2]}. Rank 1 "
+        f"processed none of these tokens, holds the same entries and generates {' '.join(words[1:])}",
     )
 
 
@@ -220,9 +187,9 @@ def entries_on_two_ranks(n_tokens: int) -> Picture:
                 left = x + width / 4 * head
                 sheet.box(left, 102, width / 4 - 4, 28, fill="query fill", edge="query")
                 sheet.note(left + width / 8 - 2, 116, str(head), at="center", colour="query")
-            sheet.note(x, 158, "rows")
-            _rows(sheet, x, 172, width, 24, [token % 2 == rank for token in range(n_tokens)])
-            sheet.note(x, 210, "every second")
+            sheet.note(x, 158, "KV entries")
+            _entries(sheet, x, 172, width, 24, [token % 2 == rank for token in range(n_tokens)])
+            sheet.note(x, 210, "of every second token")
             _whole(sheet, x, 300, width, "MLP")
             _whole(sheet, x, 346, width, "LM head")
         middle = 4 + width + gap / 2
@@ -234,9 +201,9 @@ def entries_on_two_ranks(n_tokens: int) -> Picture:
 
     return Picture(
         draw,
-        f"Two ranks hold embedding, 4 query heads, MLP and LM head whole. Of {n_tokens} rows rank 0 holds "
-        "those of tokens 1, 3, 5 and so on, rank 1 those of tokens 2, 4, 6 and so on. In each of 4 layers "
-        "they merge what both found.",
+        f"Two ranks hold embedding, 4 query heads, MLP and LM head whole. Of {n_tokens} KV entries rank 0 "
+        "holds those of tokens 1, 3, 5 and so on, rank 1 those of tokens 2, 4, 6 and so on. In each of 4 "
+        "layers they merge the contexts of both.",
     )
 
 
@@ -246,7 +213,7 @@ def _whole(sheet: Sheet, x: float, y: float, width: float, name: str) -> None:
     sheet.note(x + width / 2, y + 15, name, at="center")
 
 
-def _rows(sheet: Sheet, x: float, y: float, width: float, high: float, held: Sequence[bool]) -> None:
+def _entries(sheet: Sheet, x: float, y: float, width: float, high: float, held: Sequence[bool]) -> None:
     """Draw the KV entries of tokens side by side. Those for which `held` is True are filled."""
     pitch = width / len(held)
     for n, own in enumerate(held):

@@ -43,9 +43,9 @@ def disaggregated_prefill(
     cache = StaticCache(config, max_len=n + comm.rank * (max_new_tokens - 1), dtype=dtype)
     if comm.rank == 0:
         first = prefill(model, prompt, cache).argmax()
-        comm.send(first, 1, "first word")
+        comm.send(first, 1, "first token")
         for k, v in zip(cache.k, cache.v, strict=True):
-            comm.send(torch.cat([k, v], dim=-1), 1, "rows")
+            comm.send(torch.cat([k, v], dim=-1), 1, "KV entries")
         return comm.report([int(first)], model, cache)
     output_ids = [int(comm.receive((), torch.int64, 0))]
     for layer in range(cache.n_layers):  # KV entries of a prompt that this rank never ran
