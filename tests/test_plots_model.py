@@ -153,9 +153,12 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "verified, all accepted": lambda: n18.draft_verification(["w" * 30], ["v" * 30], ["v" * 30, "u" * 30]),
     "rounds": lambda: n18.round_times(
         {
-            "prompt lookup": n18.TimedRound([0.0, 0.0, 1.25], 1.5, 1.1),
-            "layers, k = 8": n18.TimedRound([0.5] * 8 + [1.5], 2.75, 0.5),
+            "prompt lookup": (2, 0.0, 1.25, 1.5),
+            "layers, k = 8": (8, 4.0, 1.5, 2.75),
         }
+    ),
+    "break-even": lambda: n18.break_even(
+        [1, 16, 256], {"experts": [2.3, 1.9, 1.01], "w" * 90: [1, 1, 1.8], "c": [1, 1, 1.1]}, 1.55
     ),
     "chosen": lambda: plots.chosen_words(["The", "w" * 90, "is", "calm", "."], [1, 3]),
     "automaton": lambda: plots.automaton(FORKED, ["The", "w" * 90, "is", "calm", "slept"]),
@@ -212,10 +215,9 @@ UNCOMPARED = {
         "caec1cac",
     ),
     "rounds": (
-        "Rounds to scale, 1 is the time of a pass of one word. prompt lookup: takes 1.25, gives 1.50 "
-        "words: 1.20 times as fast, measured 1.10; layers, k = 8: takes 5.50, gives 2.75 words: 0.50 "
-        "times as fast, measured 0.50.",
-        "a33d75db",
+        "Rounds to scale, 1 is the time of a decode step. prompt lookup: takes 1.25, gives 1.50 "
+        "tokens: 1.20 times as fast; layers, k = 8: takes 5.50, gives 2.75 tokens: 0.50 times as fast.",
+        "f9c1b353",
     ),
 }
 

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import sampling
-from helpers.chapters import n18
 from helpers.model import speculate
 from helpers.model.cache import Cache, GrowingCache, PagedCache, StaticCache, WindowCache
 from helpers.model.contributions import residual_contributions
@@ -158,14 +157,6 @@ def test_first_token_of_a_round_has_its_seconds() -> None:
     reply = ask(FixedDrafter(REPLY), 3, 7)
     list(reply)
     assert [seconds > 0 for seconds in reply.seconds] == [True, *[True, False, False, False], *[True, False]]
-
-
-def test_speedup_is_counted_without_prefill() -> None:
-    ways = {"word by word": None, "all right": (FixedDrafter(REPLY), 4)}
-    tried = n18.time_replies_with_drafters(MODEL, [PROMPT], ways, 11, n_repeats=1)
-    assert [one.words_per_pass for one in tried.values()] == [1, 5]
-    assert [one.pass_sizes for one in tried.values()] == [[], [5, 5]]
-    assert all(one.seconds_per_word > 0 for one in tried.values())
 
 
 DRAFTERS: dict[str, Callable[[], Drafter]] = {

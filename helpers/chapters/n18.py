@@ -1,28 +1,24 @@
-"""The measurements, the figures and the exercises of notebook 18, speculative decoding."""
+"""The figures and the exercises of notebook 18, speculative decoding."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import torch
 
 from helpers import sampling
 from helpers.check.exercise import Case, Exercise
-from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, pluralize, printable, shorten, text_width
-from helpers.model.cache import StaticCache
-from helpers.model.generate import generate, prefill
-from helpers.model.speculate import Drafter, EarlyExit, Speculation, speculate
-from helpers.model.transformer import Transformer
-from helpers.plots.measured import line_chart
-from helpers.timing.steps import repeatable_pass
-from helpers.timing.turns import Task, time_in_turns
+from helpers.drawing.canvas import Picture, Sheet, spread_apart
+from helpers.drawing.numbers import format_digits
+from helpers.drawing.words import SMALL, TEXT, pluralize, printable, shorten, text_width
+from helpers.plots.measured import set_log_scale
 
 BAR_HEIGHT, MAX_COLUMN_WIDTH = 24, 120  # px: height of a bar, maximum width of a word's column
+CURVES: list[tuple[str, Any, str]] = [  # colour, dashes and marker of each curve
+    ("generated", "-", "s"), ("key", (0, (6, 2.5)), "o"), ("query", (0, (1.5, 1.8)), "D"),
+]  # fmt: skip
 
 
 def draft_verification(text: Sequence[str], drafted: Sequence[str], chosen: Sequence[str]) -> Picture:
@@ -38,12 +34,12 @@ def draft_verification(text: Sequence[str], drafted: Sequence[str], chosen: Sequ
     """
     output = sampling.accept(drafted, chosen)  # type: ignore[arg-type]
     a = len(output) - 1
-    new = f"1 pass, {pluralize(len(output), 'new word')}"
+    new = f"1 pass, {pluralize(len(output), 'new token')}"
 
     def draw(sheet: Sheet) -> None:
         step = min(MAX_COLUMN_WIDTH, (sheet.width - 36) / (len(drafted) + 1))
         sheet.note(18, 18, shorten(f"… {' '.join(text)}", sheet.width - 36, SMALL), colour="ink")
-        for y, name, words in ((48, "guessed", drafted), (118, "the model, in one pass", chosen)):
+        for y, name, words in ((48, "drafted", drafted), (118, "the model, in one pass", chosen)):
             sheet.note(18, y, name)
             for n, word in enumerate(words):
                 own, rejected = (n == a and words is mine for mine in (chosen, drafted))
@@ -63,41 +59,30 @@ def draft_verification(text: Sequence[str], drafted: Sequence[str], chosen: Sequ
     if a < len(drafted):
         struck = f"{printable(drafted[a])} is struck out and {printable(chosen[a])} put in"
     alt = (
-        f"Behind {' '.join(map(printable, text))}. Guessed: {' '.join(map(printable, drafted))}. "
+        f"After {' '.join(map(printable, text))}. Drafted: {' '.join(map(printable, drafted))}. "
         f"The model, in one pass: {' '.join(map(printable, chosen))}. {a} accepted; {struck}. {new}."
     )
     return Picture(draw, alt)
 
 
-class TimedRound(NamedTuple):
-    """The mean times of a round, which consists of drafts and their verification.
+def round_times(rounds: Mapping[str, tuple[int, float, float, float]]) -> Picture:
+    """Draw two bars per drafter: the time of a round, and the time of its tokens without drafts.
 
-    The unit of the times is the time of a pass over one word.
-    """
-
-    times: Sequence[float]  # time of each draft and, last, of the verification
-    words_per_round: float  # mean number of new words
-    speedup: float  # measured speedup of complete replies
-
-
-def round_times(rounds_by_drafter: Mapping[str, TimedRound]) -> Picture:
-    """Draw two bars per drafter: the time of a round, and the time of its words without drafts.
-
-    Without drafts, each word takes one pass.
+    Without drafts, each token takes one decode step. The unit of the times is the time of a decode step.
 
     Args:
-        rounds_by_drafter: the round of each drafter, by the drafter's name.
+        rounds: maps the name of each drafter to (k, time of the k drafts, time of the verification, mean
+            number of new tokens per round).
     """
     kinds = {"a round: its drafts,": "key", "then the verification": "query"}
-    kinds["its words, a pass each"] = "generated"
+    kinds["its tokens, a decode step each"] = "generated"
     lanes = {}
-    for name, (parts, words, measured) in rounds_by_drafter.items():
-        colours = ["key"] * (len(parts) - 1) + ["query"]
-        ones = [1.0] * int(words) + [words % 1]
-        gain = f"{words / sum(parts):.2f} times as fast, measured {measured:.2f}"
-        takes, gives = f"takes {sum(parts):.2f}", f"gives {words:.2f} words"
-        spent, given = zip(parts, colours, strict=True), ((one, "generated") for one in ones)
-        lanes[name] = gain, {takes: [*spent], gives: [*given]}
+    for name, (k, drafts, verification, tokens) in rounds.items():
+        spent = [(drafts / k, "key")] * k + [(verification, "query")]
+        given = [(1.0, "generated")] * int(tokens) + [(tokens % 1, "generated")]
+        takes, gives = f"takes {drafts + verification:.2f}", f"gives {tokens:.2f} tokens"
+        gain = f"{tokens / (drafts + verification):.2f} times as fast"
+        lanes[name] = gain, {takes: spent, gives: given}
 
     def draw(sheet: Sheet) -> None:
         y = draw_legend(sheet, kinds)
@@ -112,7 +97,7 @@ def round_times(rounds_by_drafter: Mapping[str, TimedRound]) -> Picture:
             for output, lane in both.items():
                 x, y = 18.0, y + BAR_HEIGHT
                 for size, colour in lane:
-                    if size:
+                    if scale * size > 1:
                         draw_bar_part(sheet, x, y - 10, scale * size, BAR_HEIGHT - 4, colour)
                     x += scale * size
                 sheet.note(x + 8, y, output)
@@ -121,7 +106,7 @@ def round_times(rounds_by_drafter: Mapping[str, TimedRound]) -> Picture:
             y += 10
 
     each = "; ".join(f"{printable(name)}: {', '.join(both)}: {gain}" for name, (gain, both) in lanes.items())
-    return Picture(draw, f"Rounds to scale, 1 is the time of a pass of one word. {each}.")
+    return Picture(draw, f"Rounds to scale, 1 is the time of a decode step. {each}.")
 
 
 def probability_overlap(
@@ -185,105 +170,59 @@ def draw_bar_part(sheet: Sheet, x: float, y: float, wide: float, high: float, co
     sheet.box(x, y, wide, high, fill=fill, edge=edge, line=1.4, radius=0, dashed=not colour)
 
 
-def make_pass_task(model: Transformer, n_new: int) -> Task:
-    """Return a task that runs a pass over `n_new` tokens after 64 cached tokens.
-
-    The pass computes logits at the position of each new token, as a verification does.
-    """
-    cache = StaticCache(model.config, max_len=64 + n_new)
-    prefill(model, torch.ones(1, 64, dtype=torch.int64), cache)
-    tokens = torch.ones(1, n_new, dtype=torch.int64)
-
-    return repeatable_pass(cache, torch.inference_mode()(partial(model, tokens, cache)))
-
-
-class DraftedReplies(NamedTuple):
-    """Measurements of replies that were generated with one drafter. The prefills are not included."""
-
-    words_per_pass: float  # mean number of new words per pass
-    seconds_per_word: float  # mean seconds per new word
-    pass_sizes: list[int]  # words per pass, including drafted words; [] without a drafter
-
-
-def time_replies_with_drafters(
-    model: Transformer, prompts: Sequence[Sequence[int]], drafters: Mapping[str, tuple[Drafter, int] | None],
-    max_new_tokens: int = 40, n_repeats: int = 5,
-) -> dict[str, DraftedReplies]:  # fmt: skip
-    """Generate replies to prompts with each drafter, and measure them.
-
-    Every reply is generated `n_repeats` times. For each of its words, the shortest time is used.
-
-    Args:
-        model: the model.
-        prompts: token ids of each prompt.
-        drafters: maps names to pairs (drafter, number of words that it drafts per round). For None instead of
-            a pair, replies are generated without drafts.
-        max_new_tokens: maximum number of words in a reply.
-        n_repeats: how many times each reply is generated.
-    """
-    seconds: dict[str, list[list[float]]] = {name: [] for name in drafters}
-    ran: dict[str, list[int]] = {}
-    for name, way in [*drafters.items()] * n_repeats:
-        replies = [
-            speculate(model, p, max_new_tokens, *way) if way else generate(model, p, max_new_tokens)
-            for p in prompts
-        ]
-        seconds[name].append([second for reply in replies if [*reply] for second in reply.seconds[1:]])
-        drafted = [reply.rounds[1:] for reply in replies if isinstance(reply, Speculation)]
-        ran[name] = [1 + one.n_drafted for rounds in drafted for one in rounds]
-    found = {}
-    for name, turn in seconds.items():
-        best = np.min(turn, axis=0)
-        found[name] = DraftedReplies(len(best) / (len(ran[name]) or len(best)), best.mean(), ran[name])
-    return found
-
-
-def time_rounds(
-    model: Transformer, prompts: Sequence[Sequence[int]], drafters: Mapping[str, tuple[Drafter, int]]
-) -> dict[str, TimedRound]:
-    """Time drafts, verifications and complete replies on this machine. The figure `round_times` draws them.
-
-    The unit of the times is the time of a pass over one word. For `EarlyExit`, each drafted word counts as
-    one pass of the draft layers over one word. For prompt lookup, drafts count as 0.
-
-    Args:
-        model: the model.
-        prompts: token ids of each prompt.
-        drafters: maps the name of each drafter to (drafter, number of words that it drafts per round).
-    """
-    tried, lengths = time_replies_with_drafters(model, prompts, {"": None, **drafters}), [1, 3, 5, 9]
-    passes = {f"{T} words": make_pass_task(model, T) for T in lengths}
-    passes |= {
-        name: make_pass_task(drafter.draft_model, 1)
-        for name, (drafter, _) in drafters.items()
-        if isinstance(drafter, EarlyExit)
-    }
-    best = {name: timing.best for name, timing in time_in_turns(passes, turns=200, min_seconds=0).items()}
-    word, found = best["1 words"], {}
-    longer = [best[f"{T} words"] / word for T in lengths]
-    for name, (_, k) in drafters.items():
-        verify = float(np.interp(tried[name].pass_sizes, lengths, longer).mean())
-        gain = tried[""].seconds_per_word / tried[name].seconds_per_word
-        times = [best.get(name, 0.0) / word] * k + [verify]
-        found[name] = TimedRound(times, tried[name].words_per_pass, gain)
-    return found
-
-
-def verification_steps_by_users(
-    users: Sequence[int], verification_steps: Mapping[str, Sequence[float]], words_per_round: float
+def break_even(
+    users: Sequence[int], steps_by_case: Mapping[str, Sequence[float]], tokens_per_round: float
 ) -> Picture:
-    """Draw the time of a verification against the number of users.
+    """Draw the time of a verification against the number of users, up to 3 cases.
 
-    Where this time, in decode steps, is below `words_per_round`, drafts make replies faster.
+    A horizontal line shows how many tokens a round gives. The area above it is shaded, because there a round
+    takes longer than its tokens would take one by one.
 
     Args:
         users: numbers of users, in ascending order.
-        verification_steps: maps the name of each curve to the time of a verification for each number of
-            users. The unit is the time of a decode step for as many users.
-        words_per_round: mean number of new words per round.
+        steps_by_case: maps the name of each case to the time of a verification for each number of users. The
+            unit is the time of a decode step for as many users.
+        tokens_per_round: mean number of new tokens per round.
     """
-    lines = {**verification_steps, "words of a round": [words_per_round] * len(users)}
-    return line_chart("verification, in steps", "", "users at once", users, lines, "x")
+    cases = {name: np.asarray(steps, dtype=float) for name, steps in steps_by_case.items()}
+    most = 1.12 * max(steps.max() for steps in cases.values())
+    lasts = [format_digits(steps[-1], 2) for steps in cases.values()]
+
+    def draw(sheet: Sheet) -> None:
+        top, right = 74.0 + 22 * len(cases), sheet.width - 26 - text_width("0.0", TEXT, bold=True)
+        base = top + 250
+        sheet.heading("a verification, in decode steps")
+        for n, (name, (colour, dashes, _)) in enumerate(zip(cases, CURVES, strict=False)):
+            y = 46.0 + 22 * n
+            sheet.line((18, y), (46, y), colour=colour, width=2.4, dashes=dashes)
+            sheet.note(56, y, shorten(name, sheet.width - 74, SMALL), colour="ink")
+        axes = sheet.add_axes(40, top, right, base, "users at once")
+        set_log_scale(axes.xaxis)
+        axes.set(xlim=(users[0] / 1.15, users[-1] * 1.15), ylim=(0, most))
+        line = sheet.data_to_sheet(axes, users[0], tokens_per_round)[1]
+        axes.axhspan(tokens_per_round, most, color="faint", alpha=0.6, lw=0, zorder=0)
+        sheet.note(right - 6, top + 14, "drafts lose", at="right", colour="ink", bold=True)
+        sheet.line((40, line), (right, line), width=1.6)
+        gives = f"a round gives {format_digits(tokens_per_round, 3)} tokens"
+        sheet.note(right - 6, base - 14, "drafts gain", at="right", colour="ink", bold=True)
+        sheet.note(46, line + 13, gives, colour="ink")
+        ends = [sheet.data_to_sheet(axes, users[-1], steps[-1])[1] for steps in cases.values()]
+        places = spread_apart(ends, 20, top, base - 10)
+        for steps, place, last, (colour, dashes, marker) in zip(
+            cases.values(), places, lasts, CURVES, strict=False
+        ):
+            points = [sheet.data_to_sheet(axes, n, y) for n, y in zip(users, steps, strict=True)]
+            sheet.line(*points, colour=colour, width=2.4, dashes=dashes)
+            axes.plot(users, steps, color=colour, lw=0, marker=marker, mfc=colour, mec=colour, ms=6)
+            sheet.text(right + 8, place, last, bold=True, colour=colour)
+
+    each = "; ".join(
+        f"{printable(name)}: "
+        + ", ".join(f"{format_digits(t, 2)} at {n:,}" for n, t in zip(users, steps, strict=True))
+        for name, steps in cases.items()
+    )
+    gives = f"A round gives {format_digits(tokens_per_round, 3)} tokens: above that, drafts lose"
+    return Picture(draw, f"A verification in decode steps, against users at once. {each}. {gives}.")
 
 
 def count_accepted(drafted: Sequence[int], chosen: Sequence[int]) -> int:
@@ -298,31 +237,31 @@ def count_accepted(drafted: Sequence[int], chosen: Sequence[int]) -> int:
 
 accept = Exercise(
     name="accept",
-    todo="let accept return the new words: drafted ones that are accepted, and one of the model's own.",
+    todo="let accept return the new tokens: accepted drafts, and one of the model's own.",
     cases=[
         *[([5, 6, 7, 8], [5, 6, 1, 9, 2]), ([5, 6, 7], [5, 1, 7, 3])],
         Case(
             ([5, 6], [5, 6, 7]),
-            failure_hint="where every draft is accepted, the model's word comes after the last.",
+            failure_hint="where every draft is accepted, the model's token comes after the last.",
         ),
         *[([5, 6], [4, 6, 7]), ([5, 6], [6, 5, 7])],
-        Case(([], [3]), failure_hint="without a draft the model's own word is all there is."),
+        Case(([], [3]), failure_hint="without a draft, the model's own token is the only new one."),
     ],
     right_answer=sampling.accept,
     wrong_answers=[
-        "the model's own word is missing: the pass has chosen it too, behind the last that agrees.",
+        "the model's own token is missing: the pass has chosen it too, after the last draft that agrees.",
         lambda d, c: d[: count_accepted(d, c)],
-        "words behind the first that differs are no use: they were chosen after another text.",
+        "tokens after the first that differs are of no use: they were chosen after a different text.",
         lambda d, c: [x for x, y in zip(d, c, strict=False) if x == y] + [c[count_accepted(d, c)]],
         lambda d, c: [x for x, y in zip(d, c, strict=False) if x == y] + [c[-1]],
-        "the rejected draft was kept: the model's own word stands in its place.",
+        "the rejected draft was kept: the model's own token replaces it.",
         lambda d, c: [*d[: count_accepted(d, c) + 1], c[count_accepted(d, c)]],
         lambda d, c: d[: count_accepted(d, c) + 1],
-        "all drafts accepted is the best case: k words, and one more behind them.",
+        "all drafts accepted is the best case: k tokens, and one more after them.",
         lambda d, c: [*d[: count_accepted(d, c)], *c[count_accepted(d, c) : len(d)][:1]],
         lambda d, c: [*d[: -(len(d) - count_accepted(d, c))], c[count_accepted(d, c)]],
     ],
-    success="of 4 drafts the first two agree: 3 new words. All of k accepted: k + 1.",
+    success="of 4 drafts the first two agree: 3 new tokens. All of k accepted: k + 1.",
 )
 
 
@@ -349,28 +288,36 @@ def accept_with_test(accepts: Callable[[Any, Any, int, float], bool]) -> Callabl
     return lambda p, q, token, u: None if accepts(p, q, token, u) else residual(p, q) / residual(p, q).sum()
 
 
+U_MAY_BE_0 = (
+    "u may be exactly 0. A token with p = 0 must be rejected even then, so accept if u < p / q, and not if "
+    "u equals it."
+)
+
 accept_or_resample = Exercise(
     name="accept_or_resample",
-    todo="let accept_or_resample return None, or the probabilities of the word to draw instead.",
+    todo="let accept_or_resample return None, or the probabilities of the token to draw instead.",
     cases=[
-        Case((np.array(p), np.array(q), token, u), f"p = {p}, q = {q}, token {token}, u = {u}")
-        for p, q, token, u in [
-            *[([0.1, 0.6, 0.3], [0.5, 0.25, 0.25], *drawn) for drawn in [(0, 0.6), (0, 0.15), (2, 0.99)]],
-            *[([0.5, 0.2, 0.3], [0.0, 1.0, 0.0], 1, 0.5), ([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], 2, 0.15)],
-            ([0.7, 0.0, 0.3], [0.4, 0.6, 0.0], 1, 0.0),
+        Case((np.array(p), np.array(q), token, u), f"p = {p}, q = {q}, token {token}, u = {u}", hint)
+        for p, q, token, u, hint in [
+            *[([0.1, 0.6, 0.3], [0.5, 0.25, 0.25], *drawn, "") for drawn in [(0, 0.6), (0, 0.15), (2, 0.99)]],
+            *[
+                ([0.5, 0.2, 0.3], [0.0, 1.0, 0.0], 1, 0.5, ""),
+                ([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], 2, 0.15, ""),
+            ],
+            ([0.7, 0.0, 0.3], [0.4, 0.6, 0.0], 1, 0.0, U_MAY_BE_0),
         ]
     ],
     right_answer=sampling.accept_or_resample,
     wrong_answers=[
-        "no residual: drawing from p again gives words that were drafted often another chance.",
+        "no residual: drawing from p again gives tokens that are drafted often another chance.",
         accept_with_residual(lambda p, q: p),
         "the residual is not scaled: probabilities sum to 1.",
         accept_with_residual(residual),
-        "upside down: a word that p likes more than q is always accepted, min(1, p / q).",
+        "upside down: accept with probability min(1, p / q). Where p is over q, that is always.",
         accept_with_test(lambda p, q, token, u: u * p[token] < q[token]),
-        "comparing with the best word of p is right for greedy replies; a drawn one gets biased.",
+        "comparing with the most likely token of p is right for greedy replies; drawn ones get biased.",
         accept_with_test(lambda p, q, token, u: token == p.argmax()),
         lambda p, q, token, u: None if token == p.argmax() else p,
     ],
-    success="a word that p likes more is always accepted; one at p / q = 0.2 is at u = 0.15, and at 0.6 not.",
+    success="a token with p over q is always accepted; one with p / q = 0.2 at u = 0.15, and not at 0.6.",
 )
