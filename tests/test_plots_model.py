@@ -15,7 +15,6 @@ import pytest
 from helpers import plots
 from helpers.chapters import a1, n06, n07, n08, n09, n10, n11, n12, n14, n15, n16, n17, n18, n19, n20, n21
 from helpers.cost.layers import layer_types_of
-from helpers.cost.service import Service
 from helpers.model import shipped
 from helpers.model.cache import GrowingCache
 from helpers.museum import exhibit
@@ -178,8 +177,12 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "pages": lambda: plots.page_pool(
         {"A": 17, "B": 32, "C": 5}, {"A": [0, 1], "B": [2, 3], "C": [4]}, 12, 16
     ),
-    "stairs": lambda: n17.billed_chats(
-        {"a clock": n17.Client("clock tools | chat question |".split()), "w" * 12: n17.Client()}, Service()
+    "stairs": lambda: n17.stairs(
+        {"w" * 12: [[("tools", 4000), n17.MARK, (f"time {n}", 8), ("question 0", 300)] for n in range(3)]},
+        {"w" * 12: [{"read": 4000, "written": 0, "input": 308}] * 3},
+    ),
+    "shared pages": lambda: n17.shared_pages_picture(
+        {"A": "abcdefg", "B": "abcdxy"}, {"w" * 12: {"A": [0, 1], "B": [0, 2]}, "gone": {}}, 4, 4
     ),
 }
 # Notebooks show these with times of their own machine, or a model that others lack, so that nbval compares

@@ -26,7 +26,7 @@ from helpers.serve.fleet import ChatTurn, Machine, chat_arrivals, colocated, dis
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler, StaticBatching
 from helpers.serve.sequence import Request, Sequence
-from helpers.serve.simulation import RequestTimes, poisson_arrivals, pool_usage, simulate, slots_by_step
+from helpers.serve.simulation import RequestTimes, poisson_arrivals, simulate, slots_by_step
 from tests.planted import Bug, Planted
 
 planted = Planted()
@@ -119,7 +119,6 @@ def plans(scheduler: Scheduler, n_steps: int) -> list[list[tuple[Any, int]]]:
 def test_static_batching_takes_13_steps_and_continuous_8() -> None:
     requests = [Request(n, [1], reply) for n, reply in enumerate([2, 8, 3, 7, 5, 1])]
     static, continuous = StaticBatching(PageManager(100), 4), Scheduler(PageManager(100), 4)
-    assert [pool_usage(scheduler, requests)["steps"] for scheduler in (static, continuous)] == [13, 8]
     classes = StaticBatching, Scheduler
     assert [len(slots_by_step(each, [2, 8, 3, 7, 5, 1], 4)) for each in classes] == [13, 8]
     assert slots_by_step(Scheduler, [1, 2, 1], 2) == [{0: "A", 1: "B"}, {0: "C", 1: "B"}]
@@ -271,20 +270,6 @@ def test_a_simulation_adds_up_the_seconds_of_steps() -> None:
     assert 160 < arrivals[-1][0] < 240
     at_once = poisson_arrivals(9, math.inf, 0, lambda n: Request(n, [1], 1))
     assert {arrived for arrived, _ in at_once} == {0}
-
-
-def test_pool_usage_counts_entries_preemptions_and_recomputed_tokens() -> None:
-    """Two texts of 5 entries on 4 pages of 2: the second is preempted and runs 4 tokens again."""
-    crowd = [Request(name, [1] * 3, 3) for name in "ab"]
-    names = ["requests at a time", "% of rows in use", "times preempted"]
-    names += ["processed again, % of those needed", "steps"]
-    pages = pool_usage(
-        Scheduler(PageManager(4, 2, prefix_caching=False), 2), crowd, lambda plan: len(plan) / 4
-    )
-    assert [*pages] == [*names, "seconds in all"]
-    assert [*pages.values()] == pytest.approx([1.5, 500 / 8, 1, 40, 4, 6 / 4])
-    reserved = pool_usage(Scheduler(PageManager(1, 8, prefix_caching=False), 2), crowd)
-    assert [*reserved.values()] == pytest.approx([1, 1200 / 24, 0, 0, 6, 6])
 
 
 def test_a_machine_takes_step_time_at_its_speed() -> None:

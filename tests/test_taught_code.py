@@ -27,6 +27,7 @@ TAUGHT = {
     "08_trained_here": ["next_token_loss", "training_step"],
     "12_floor": ["step_time"],
     "14_forget": ["quantize"],
+    "17_pages": ["bill"],
     "18_speculation": ["accept", "accept_or_resample"],
     "24_valid": ["endings_after", "generate_constrained"],
 }
@@ -36,6 +37,7 @@ ROOMS = {
     **dict.fromkeys(["06", "07", "08", "09", "1", "A"], MODEL),
     "12": ("cost.step",),
     "14": (*MODEL, "model.cache.quantized"),
+    "17": ("chapters.n17",),
     "18": ("sampling",),
     "20": ("serve.fleet",),
     "21": (),

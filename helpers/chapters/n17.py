@@ -1,394 +1,189 @@
-"""The bill for a chat, the explorer and the exercises of notebook 17, pages."""
+"""The bill of notebook 17, and its pictures and exercises."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby, takewhile
-from typing import Any, NamedTuple
-
-import ipywidgets as widgets  # type: ignore[import-untyped]
 
 from helpers.check.exercise import Case, Exercise
 from helpers.check.result import NotRightError, clip
 from helpers.cost.dated import DATED
-from helpers.cost.service import Service
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.explorer import Explorer, labelled_widget, number_slider
-from helpers.drawing.words import SMALL, text_width
+from helpers.drawing.words import SMALL, join_words, text_width
+from helpers.plots.batches import FILLS as TEXT_FILLS
 
-PromptPieces = list[
-    tuple[Hashable, int]
-]  # for each piece of text: (key that identifies its content, number of tokens)
+Piece = tuple[str, int]  # what a piece of a prompt is, and its number of tokens
+Prompt = Sequence[Piece]
+TurnBill = dict[str, int]  # number of tokens in a turn by price: "read", "written", "input" and "output"
 
-PARTS = ("tools", "system", "clock", "summary", "chat", "question")
-BREAKPOINT, TAG, MAX_BREAKPOINTS = (
-    "|",
-    "breakpoint",
-    4,
-)  # a breakpoint in a list of parts; its name on a tag; maximum number in a request
-N_TOOLS, CLOCK_TOKENS, SUMMARY_TOKENS = 5, 8, 200  # number of tools; tokens in the clock and in the summary
-ENTRY_LIFETIME_SECONDS = 300  # how long a provider keeps a cache entry after its last use
+MARK: Piece = ("cache_control", 0)  # a breakpoint: what comes before it ends a cache entry
+BREAKPOINT, MAX_BREAKPOINTS = "|", 4  # in a list of parts; maximum number in a request
 MODEL = "Claude Opus 5.5"
 DATED_PRICES = DATED["prices"][MODEL]
-DOLLARS_PER_MILLION = {  # dollars per million tokens
+DOLLARS_PER_MILLION = {
     **{"read": DATED_PRICES.value["cache_read"], "written": DATED_PRICES.value["cache_write_5_minutes"]},
-    "plain": DATED_PRICES.value["input"],
+    "input": DATED_PRICES.value["input"],
 }
 PRICE_SOURCE = f"{MODEL} as of {DATED_PRICES.checked_date}"
-FILLS = {"read": "value fill", "written": "query", "plain": "generated"}
-CHANGING_PARTS = ("clock", "summary")  # parts whose text changes in every turn
+FILLS = {"read": "value fill", "written": "query", "input": "generated"}
+CHANGING_PARTS = ("time", "note")  # parts whose text changes in every turn
+NAMES = {"tool": "tools", "question": "chat", "reply": "chat", "thoughts": "chat", "answer": "chat"}
 
 
-@dataclass(frozen=True)
-class Client:
-    """A client of a provider. Its fields say how it composes the prompt for each turn of a chat.
-
-    Raises:
-        ValueError: `parts` contains an unknown name, or more than `MAX_BREAKPOINTS` breakpoints.
-    """
-
-    # Names in PARTS and breakpoints ("|"), in the order in which they appear in the prompt.
-    parts: Sequence[str] = ("tools", "|", "system", "|", "chat", "question", "|")
-    shuffle_tools: bool = False  # whether the tools are in a new random order in each turn
-    drop_thoughts: bool = False  # whether the thoughts of earlier replies are left out
-
-    def __post_init__(self) -> None:
-        unknown, n = {*self.parts} - {*PARTS, BREAKPOINT}, [*self.parts].count(BREAKPOINT)
-        if unknown or n > MAX_BREAKPOINTS:
-            got = ", ".join(sorted(unknown)) or f"{n} breakpoints"
-            wanted = f"{', '.join(PARTS)}, and at most {MAX_BREAKPOINTS} breakpoints {BREAKPOINT}"
-            raise ValueError(f"got {got}; expected {wanted}")
-
-    def prompt(self, service: Service, chat: int, turn: int) -> tuple[PromptPieces, list[int]]:
-        """Compose the prompt for one turn of a chat.
-
-        Args:
-            service: the service. It defines how many tokens each part of the prompt has.
-            chat, turn: indices of the chat and of the turn in it, from 0.
-
-        Returns:
-            The pieces of the prompt, and for each breakpoint the number of pieces before it.
-        """
-        order = [*range(N_TOOLS)]
-        if self.shuffle_tools:
-            random.Random(100 * chat + turn).shuffle(order)
-        each = service.tool_tokens // N_TOOLS
-        earlier = PromptPieces()
-        for n in range(turn):
-            earlier += [
-                (("question", chat, n), service.message_tokens),
-                *reply_pieces(service, chat, n)[self.drop_thoughts :],
-            ]
-        pieces: dict[str, PromptPieces] = {
-            "tools": [
-                (("tools", n), each if n else service.tool_tokens - each * (N_TOOLS - 1)) for n in order
-            ],
-            "system": [(("system",), service.system_tokens)],
-            "clock": [(("clock", chat, turn), CLOCK_TOKENS)],
-            "summary": [(("summary", chat, turn), SUMMARY_TOKENS)],
-            "chat": earlier,
-            "question": [(("question", chat, turn), service.message_tokens)],
-        }
-        text, marks = PromptPieces(), list[int]()
-        for part in self.parts:
-            if part == BREAKPOINT:
-                marks.append(len(text))
-            else:
-                text += pieces[part]
-        return text, marks
-
-
-def reply_pieces(service: Service, chat: int, turn: int) -> PromptPieces:
-    """Return the two pieces of a reply: the thoughts and the visible reply.
-
-    The thoughts have two fifths of the reply's tokens.
-    """
-    thoughts = 2 * service.reply_tokens // 5
-    return [(("thoughts", chat, turn), thoughts), (("reply", chat, turn), service.reply_tokens - thoughts)]
-
-
-class BilledTurn(NamedTuple):
-    """The prompt of one turn, and how many of its tokens a provider bills at each of three prices.
-
-    Each token is billed as read from the provider's cache, as written to this cache, or as plain input.
-    """
-
-    parts: list[tuple[str, int]]  # (name, number of tokens) of each part, in order
-    breakpoint_positions: list[int]  # number of tokens before each breakpoint
-    n_cached: int  # number of tokens that an engine finds in its pages
-    n_read: int  # number of tokens read from the provider's cache
-    n_written: int  # number of tokens written to the provider's cache
-    n_plain: int  # number of tokens billed as plain input
-
-    @property
-    def n_prompt(self) -> int:
-        """The number of tokens in the prompt."""
-        return self.n_read + self.n_written + self.n_plain
-
-
-def count_tokens(text: PromptPieces) -> int:
-    """Return the number of tokens in a text."""
-    return sum(n for _, n in text)
-
-
-def common_prefix_tokens(a: PromptPieces, b: PromptPieces) -> int:
-    """Return the number of tokens in the longest common prefix of two texts."""
-    alike = takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False))
-    return sum(n for (_, n), _ in alike)
-
-
-def bill_chat(
-    client: Client, service: Service, min_entry_tokens: int = 512, page_size: int = 16
-) -> list[BilledTurn]:
-    """Return how each turn of a chat is billed, if the same client has had another chat before.
-
-    An engine finds the full pages of earlier prompts and replies, but it always processes the last token of a
-    prompt. A provider works with breakpoints. The longest prefix that ended at a breakpoint of an earlier
-    prompt is read from its cache. The tokens between this prefix and the last breakpoint are written to the
-    cache. The tokens after the last breakpoint are plain input. No other requests evict cache entries.
-
-    The provider keeps an entry for ENTRY_LIFETIME_SECONDS after its last use. If `service.pause_seconds` is
-    longer, entries that only one chat uses expire between its turns. Entries that other chats also use
-    remain.
+def bill(
+    prompts: Iterable[Prompt], entries: Iterable[tuple[Piece, ...]] = (), shortest: int = 512
+) -> list[TurnBill]:
+    """Count the tokens of each turn by price: read, written, plain input, and output.
 
     Args:
-        client: the client, which composes the prompts.
-        service: the service. It defines the number of turns, the pause between turns, and the number of
-            tokens in each part of the prompt.
-        min_entry_tokens: minimum number of tokens in an entry of the provider's cache.
-        page_size: number of KV entries in a page of the engine.
+        prompts: the prompt of each turn, in pieces. A MARK ends an entry of the provider's cache.
+        entries: the entries that are in the cache before the first turn.
+        shortest: minimum number of tokens in an entry.
     """
-    texts, entries, turns = list[PromptPieces](), list[PromptPieces](), list[BilledTurn]()
-    for chat in range(2):
-        for n in range(service.turns):
-            text, at = client.prompt(service, chat, n)
-            total = count_tokens(text)
-            # The newest token of an earlier text has no KV entry.
-            found = (min(common_prefix_tokens(text, old), count_tokens(old) - 1, total - 1) for old in texts)
-            cached = page_size * (max(found, default=0) // page_size)
-            marks = [count_tokens(text[:end]) for end in at]
-            last = max((mark for mark in marks if mark >= min_entry_tokens), default=0)
-            read = max(
-                (
-                    count_tokens(one)
-                    for one in entries
-                    if common_prefix_tokens(text, one) == count_tokens(one)
-                ),
-                default=0,
-            )
-            if (
-                not chat or service.pause_seconds <= ENTRY_LIFETIME_SECONDS
-            ):  # the first chat represents all other chats
-                entries += [
-                    text[:end] for end, mark in zip(at, marks, strict=True) if mark >= min_entry_tokens
-                ]
-            texts.append([*text, *reply_pieces(service, chat, n)])
-            turns.append(
-                BilledTurn(merge_parts_by_name(text), marks, cached, read, last - read, total - last)
-            )
-    return turns[service.turns :]
+    entries, lines = {*entries}, []
+    for prompt in prompts:
+        beginning: tuple[Piece, ...] = ()
+        size = known = read = last = 0
+        for piece in prompt:
+            if piece != MARK:
+                beginning, size = (*beginning, piece), size + piece[1]
+                if beginning in entries:
+                    known = size  # the longest entry that this prompt begins with
+            elif size >= shortest:
+                read, last = known, size
+                entries.add(beginning)
+        lines.append({"read": read, "written": last - read, "input": size - last, "output": 250})
+    return lines
 
 
-def merge_parts_by_name(text: PromptPieces) -> list[tuple[str, int]]:
-    """Return one pair per part of a prompt, in order: (name, number of tokens).
+def prompt_dollars(turns: Iterable[TurnBill]) -> float:
+    """Return what the prompts of a thousand chats with these turns cost, in dollars."""
+    return sum(turn[kind] * price for turn in turns for kind, price in DOLLARS_PER_MILLION.items()) / 1000
 
-    Thoughts, replies and questions get the name "chat". Adjacent parts with the same name are merged.
+
+def merge_parts(prompt: Prompt) -> list[Piece]:
+    """Return (name, number of tokens) of each part of a prompt, in order, with adjacent pieces merged."""
+    pieces = [(what.split()[0], n) for what, n in prompt if (what, n) != MARK]
+    named = [(NAMES.get(what, what), n) for what, n in pieces]
+    return [(name, sum(n for _, n in those)) for name, those in groupby(named, lambda piece: piece[0])]
+
+
+def stairs(prompts: Mapping[str, Sequence[Prompt]], bills: Mapping[str, Sequence[TurnBill]]) -> Picture:
+    """Draw how a provider bills chats. Each turn is a strip whose length shows its tokens.
+
+    Args:
+        prompts: the prompts of each client's chat, by the client's name.
+        bills: the bill of each client's chat, as returned by `bill`.
     """
-    names = {"thoughts": "chat", "reply": "chat", "question": "chat"}
-    pieces = [(names.get(what[0], what[0]), n) for what, n in text]  # type: ignore[index]
-    return [(name, sum(n for _, n in those)) for name, those in groupby(pieces, lambda one: one[0])]
 
-
-def dollars_per_thousand_chats(turns: Sequence[BilledTurn]) -> float:
-    """Return what the prompts in a thousand chats with these turns cost, in dollars."""
-    return (
-        sum(getattr(one, f"n_{kind}") * price for one in turns for kind, price in DOLLARS_PER_MILLION.items())
-        / 1000
-    )
-
-
-def dollars_without_breakpoints(turns: Sequence[BilledTurn]) -> float:
-    """Return what the prompts in a thousand such chats would cost without breakpoints, in dollars."""
-    return sum(one.n_prompt for one in turns) * DOLLARS_PER_MILLION["plain"] / 1000
-
-
-def count_processed_tokens(turns: Sequence[BilledTurn]) -> int:
-    """Return how many tokens in the turns' prompts an engine must process, because no page has them."""
-    return sum(one.n_prompt - one.n_cached for one in turns)
-
-
-@dataclass(frozen=True)
-class BilledChats:
-    """A drawing of how a provider bills chats. Each turn is a strip whose length shows its tokens."""
-
-    chats: Mapping[str, Sequence[BilledTurn]]  # the turns of each client's chat, by the client's name
-    strip_height: float = 4  # height of a strip in px
-    note: str = ""  # text below the static form of the picture
-
-    def draw(self, sheet: Sheet) -> None:
-        """Draw the turns of each client's chat on a sheet."""
-        y = self._legend(sheet) + 14
-        unit = (sheet.width - 36) / max(one.n_prompt for turns in self.chats.values() for one in turns)
-        for name, turns in self.chats.items():
+    def draw(sheet: Sheet) -> None:
+        y = draw_legend(sheet) + 14
+        longest = max(sum(n for _, n in prompt) for chat in prompts.values() for prompt in chat)
+        unit = (sheet.width - 36) / longest
+        for name, chat in prompts.items():
             sheet.text(18, y, name, bold=True)
-            sheet.text(
-                sheet.width - 18,
-                y,
-                f"{dollars_per_thousand_chats(turns):,.0f} dollars",
-                at="right",
-                bold=True,
-            )
+            cost = f"{prompt_dollars(bills[name]):,.0f} dollars"
+            sheet.text(sheet.width - 18, y, cost, at="right", bold=True)
             y += 14
-            for one in turns:
+            for prompt, turn in zip(chat, bills[name], strict=True):
                 x = 18.0
                 for kind, fill in FILLS.items():
-                    wide = unit * getattr(one, f"n_{kind}")
-                    sheet.box(x, y, wide, self.strip_height, fill=fill, radius=0)
-                    x += wide
+                    sheet.box(x, y, unit * turn[kind], 4, fill=fill, radius=0)
+                    x += unit * turn[kind]
                 x = 18.0
-                for part, n in one.parts:
+                for part, n in merge_parts(prompt):
                     if part in CHANGING_PARTS:
-                        sheet.box(x, y, max(2, unit * n), self.strip_height, fill="ink", radius=0)
+                        sheet.box(x, y, max(2, unit * n), 4, fill="ink", radius=0)
                     x += unit * n
-                y += self.strip_height + 1
-            for mark in turns[-1].breakpoint_positions:
-                sheet.line((18 + unit * mark, y), (18 + unit * mark, y + 8), width=2)
+                y += 5
+            for at, piece in enumerate(chat[-1]):
+                if piece == MARK:
+                    x = 18 + unit * sum(n for _, n in chat[-1][:at])
+                    sheet.line((x, y), (x, y + 8), width=2)
             x = 18.0
-            for part, n in turns[-1].parts:
+            for part, n in merge_parts(chat[-1]):
                 if part not in CHANGING_PARTS and text_width(part, SMALL) + 4 < unit * n:
                     sheet.note(x + unit * n / 2, y + 8, part, at="center")
                 x += unit * n
             y += 31
 
-    def _legend(self, sheet: Sheet) -> float:
-        """Draw the legend. Return the y position below it, in px."""
-        words = {"read": "read again", "written": "written", "plain": "plain input"}
-        turns = [one for chat in self.chats.values() for one in chat]
-        kinds = {
-            kind: fill for kind, fill in FILLS.items() if any(getattr(one, f"n_{kind}") for one in turns)
-        }
-        price = "{}, ${:.2f}/M".format
-        keys = [(fill, price(words[kind], DOLLARS_PER_MILLION[kind])) for kind, fill in kinds.items()]
-        x, y = 18.0, 16.0
-        entries = [*keys, ("ink", "clock, summary"), ("|", "breakpoint"), ("", PRICE_SOURCE)]
-        for fill, text in entries:
-            wide = (26 if fill else 6) + text_width(text, SMALL)
-            if x + wide > sheet.width:
-                x, y = 18.0, y + 22
-            if fill == "|":
-                sheet.line((x + 7, y - 6), (x + 7, y + 6), width=2)
-            elif fill:
-                sheet.box(x, y - 7, 14, 14, fill=fill, radius=0)
-            sheet.note(x + (20 if fill else 0), y, text)
-            x += wide + 16
-        return y + 18
-
-    def in_words(self) -> str:
-        """Return the text alternative of the drawing."""
-        lines = []
-        for name, turns in self.chats.items():
-            sums = {kind: sum(getattr(one, f"n_{kind}") for one in turns) for kind in FILLS}
-            split = ", ".join(f"{n:,} {kind}" for kind, n in sums.items())
-            parts = ", ".join(f"{part} {n:,}" for part, n in turns[-1].parts)
-            total = f"of {sum(sums.values()):,} tokens {split}"
-            lines.append(
-                f"{name}, {dollars_per_thousand_chats(turns):,.0f} dollars: {total}; last turn {parts}."
-            )
-        return " ".join([*lines, f"Prices of {PRICE_SOURCE}."])
-
-    def html(self) -> str:
-        """Return the drawing as HTML."""
-        return Picture(self.draw, self.in_words()).html()
+    lines = []
+    for name, turns in bills.items():
+        sums = {kind: sum(turn[kind] for turn in turns) for kind in FILLS}
+        split = ", ".join(f"{n:,} {kind}" for kind, n in sums.items())
+        parts = ", ".join(f"{part} {n:,}" for part, n in merge_parts(prompts[name][-1]))
+        total = f"of {sum(sums.values()):,} tokens {split}"
+        lines.append(f"{name}, {prompt_dollars(turns):,.0f} dollars: {total}; last turn {parts}.")
+    return Picture(draw, " ".join([*lines, f"Prices of {PRICE_SOURCE}."]))
 
 
-def billed_chats(clients: Mapping[str, Client], service: Service) -> Picture:
-    """Draw how a provider bills each turn of each client's chat, and what the chats cost.
+def draw_legend(sheet: Sheet) -> float:
+    """Draw the legend of `stairs`. Return the y position below it, in px."""
+    keys = [(fill, f"{kind}, ${DOLLARS_PER_MILLION[kind]:.2f}/M") for kind, fill in FILLS.items()]
+    x, y = 18.0, 16.0
+    for fill, text in [*keys, ("ink", ", ".join(CHANGING_PARTS)), ("|", "breakpoint"), ("", PRICE_SOURCE)]:
+        wide = (26 if fill else 6) + text_width(text, SMALL)
+        if x + wide > sheet.width:
+            x, y = 18.0, y + 22
+        if fill == "|":
+            sheet.line((x + 7, y - 6), (x + 7, y + 6), width=2)
+        elif fill:
+            sheet.box(x, y - 7, 14, 14, fill=fill, radius=0)
+        sheet.note(x + (20 if fill else 0), y, text)
+        x += wide + 16
+    return y + 18
+
+
+def shared_pages_picture(
+    texts: Mapping[str, str], states: Mapping[str, Mapping[str, Sequence[int]]], n_pages: int, page_size: int
+) -> Picture:
+    """Draw what is in the pages of a pool, and whose tables name them, at several times.
 
     Args:
-        clients: the clients, by name.
-        service: the service. It defines the number of turns and the number of tokens in each part of a
-            prompt.
+        texts: the texts by name, one letter per token.
+        states: by a caption, the table of each text that is running at that time.
+        n_pages: number of pages in the pool.
+        page_size: number of tokens in a page.
     """
-    drawn = BilledChats({name: bill_chat(client, service) for name, client in clients.items()})
-    return Picture(drawn.draw, drawn.in_words())
+    colours = {name: TEXT_FILLS[n % len(TEXT_FILLS)] for n, name in enumerate(texts)}
+    contents: dict[int, str] = {}
+    pools = []  # by state: the letters in each page, and the names of the texts whose tables name it
+    for tables in states.values():
+        for name, table in tables.items():
+            for n, page in enumerate(table):
+                contents[page] = texts[name][n * page_size : (n + 1) * page_size]
+        users = [[name for name in tables if page in tables[name]] for page in range(n_pages)]
+        pools.append([(contents.get(page, ""), users[page]) for page in range(n_pages)])
 
+    def draw(sheet: Sheet) -> None:
+        y, wide = 16.0, (sheet.width - 28) / n_pages
+        cell = (wide - 10) / page_size
+        for caption, pool in zip(states, pools, strict=True):
+            sheet.text(18, y, caption, bold=True)
+            for page, (letters, names) in enumerate(pool):
+                x, top = 18 + wide * page, y + 40
+                sheet.note(x, top - 14, str(page), colour="ink" if names else "soft", bold=bool(names))
+                colour = colours[names[0]] if names else "line"
+                for n in range(page_size):
+                    letter = letters[n : n + 1]
+                    fill = f"{colour} fill" if letter and names else "none"
+                    sheet.box(x + cell * n, top, cell - 2, 22, fill=fill, edge=colour, radius=2)
+                    ink = "ink" if names else "soft"
+                    sheet.note(x + cell * (n + 0.5) - 1, top + 11, letter, at="center", colour=ink)
+                for n, name in enumerate(names):
+                    sheet.square(x + 4 + 23 * n, top + 36, 8, colours[name])
+                    sheet.note(x + 10 + 23 * n, top + 36, name, colour="ink", bold=True)
+            y += 112
 
-class ClientBillExplorer(Explorer):
-    """An explorer of one client's bill, in which the reader arranges the parts of the prompt.
-
-    Other controls set the minimum number of tokens in a cache entry, whether the client shuffles the tools,
-    and whether it leaves out the thoughts of earlier replies.
-    """
-
-    title = "Explorer: what a chat costs, by the order of its parts"
-
-    def __init__(self, service: Service) -> None:
-        self.service = service
-
-    def controls(self) -> dict[str, Any]:
-        """Return the controls by the name of their setting.
-
-        The reader drags the parts of the prompt as tags. In ipywidgets 7, which has no tags, the reader
-        writes them in a text field.
-        """
-        if hasattr(widgets, "TagsInput"):
-            first = [TAG if part == BREAKPOINT else part for part in Client.parts]
-            order: Any = widgets.TagsInput(value=first, allowed_tags=[*PARTS, TAG], allow_duplicates=True)
-        else:
-            order = widgets.Text(value=" ".join(Client.parts), continuous_update=False)
-        order.description = "the prompt"
-        tools, thoughts = [("same order", False), ("shuffled", True)], [("kept", False), ("left out", True)]
-        return {
-            "parts": order,
-            "shortest": number_slider("shortest entry", (512, 1024, 4096), 512),
-            "shuffled": labelled_widget("SelectionSlider", "tools", options=tools, value=False),
-            "dropped": labelled_widget("SelectionSlider", "thoughts", options=thoughts, value=False),
-        }
-
-    def turns(
-        self, parts: Sequence[str] | str, shortest: int, shuffled: bool, dropped: bool
-    ) -> list[BilledTurn]:
-        """Return the billed turns of a chat with the current settings.
-
-        Args:
-            parts: names of parts, and breakpoints, as a list or as text separated by spaces.
-            shortest: as `min_entry_tokens` in `bill_chat`.
-            shuffled, dropped: as `shuffle_tools` and `drop_thoughts` in `Client`.
-
-        Raises:
-            ValueError: as in `Client`.
-        """
-        parts = parts.split() if isinstance(parts, str) else parts
-        marked = tuple(BREAKPOINT if part == TAG else part for part in parts)
-        return bill_chat(Client(marked, shuffled, dropped), self.service, shortest)
-
-    def sentence_html(self, **settings: Any) -> str:
-        """Return, as HTML, the cost of the chats and the number of tokens that an engine would process.
-
-        If the settings are invalid, return the error's message.
-        """
-        try:
-            turns = self.turns(**settings)
-        except ValueError as error:
-            return f"{error}."
-        total, n_processed = sum(one.n_prompt for one in turns), count_processed_tokens(turns)
-        cost, without = dollars_per_thousand_chats(turns), dollars_without_breakpoints(turns)
-        return (
-            f"A thousand such chats cost <b>{cost:,.0f} dollars</b>, without a breakpoint {without:,.0f}. "
-            f"An engine of your own processes {n_processed:,} of {total:,}."
-        )
-
-    def picture(self, **settings: Any) -> Any:
-        """Return the drawing of the turns. If the settings are invalid, the default client is drawn."""
-        note = "Drag parts, take them out, or type them: " + ", ".join([*PARTS, TAG]) + "."
-        try:
-            turns = self.turns(**settings)
-        except ValueError:
-            turns = bill_chat(Client(), self.service)
-        return BilledChats({"your client": turns}, strip_height=12, note=note)
+    alt = []
+    for caption, pool in zip(states, pools, strict=True):
+        pages = [
+            f"page {page} {letters or 'empty'}{', of ' + join_words(names) if names else ', free'}"
+            for page, (letters, names) in enumerate(pool)
+        ]
+        alt.append(f"{caption}: {'; '.join(pages)}.")
+    return Picture(draw, " ".join(alt))
 
 
 def count_shared_pages(
@@ -434,7 +229,7 @@ shared_pages = Exercise(
         "a page is shared in which the texts differ: compare every token of it.",
         lambda old, new, size: count_shared_pages(old[::size], [*new[:-1:size], -1], 1),
         lambda old, new, size: -(-count_shared_pages(old, new, 1) // size),
-        "the tokens agree and those before them do not, so the rows differ: stop at the first that does.",
+        "the tokens agree and those before them do not, so KV entries differ: stop at the first difference.",
         partial(count_shared_pages, stop_at_difference=False),
         "a hash alone, or a sum: 'ab' and 'ba' may have the same. Compare the tokens.",
         lambda old, new, size: count_shared_pages(
@@ -445,58 +240,75 @@ shared_pages = Exercise(
 )
 
 
-PARTS_TO_ORDER = ("tools", "system", "clock", "chat", "question")
+PARTS_TO_ORDER = ("tools", "system", "time", "chat", "question")
 
 
 def order_cost(order: Sequence[str]) -> dict[str, float]:
     """Return what it costs if a client sends the parts in PARTS_TO_ORDER in a certain order.
 
+    Other chats with the same client came before. So the beginnings that consist of tools and system text
+    alone, and end at a breakpoint, are in the cache.
+
     Args:
         order: names of the parts, and breakpoints, as a list or as text separated by spaces.
 
     Returns:
-        A dict that maps verbs to values: the cost of a thousand chats in dollars, and the number of tokens
-        that an engine processes.
+        A dict that maps verbs to values: the cost of a thousand chats in dollars, and the number of parts
+        that come after the time.
 
     Raises:
-        NotRightError: a part is missing, unknown or repeated, or there are too many breakpoints.
+        NotRightError: a part is missing, unknown or repeated, there are too many breakpoints, or the question
+            comes before the chat.
     """
-    order = order.split() if isinstance(order, str) else order
-    parts = sorted(part for part in order if part != BREAKPOINT)
-    if parts != sorted(PARTS_TO_ORDER):
+    order = order.split() if isinstance(order, str) else [*order]
+    names = [part for part in order if part != BREAKPOINT]
+    if sorted(names) != sorted(PARTS_TO_ORDER):
         raise NotRightError(
-            f"order holds {clip(repr([*order]))}; expected each of {', '.join(PARTS_TO_ORDER)} once."
+            f"order holds {clip(repr(order))}; expected each of {', '.join(PARTS_TO_ORDER)} once."
         )
-    try:
-        client = Client(tuple(order))
-    except ValueError as error:
-        raise NotRightError(f"{error}.") from None
-    turns = bill_chat(client, Service())
-    return {
-        "costs dollars": round(dollars_per_thousand_chats(turns), 2),
-        "lets an engine process tokens": count_processed_tokens(turns),
-    }
+    if len(order) - len(names) > MAX_BREAKPOINTS:
+        raise NotRightError(
+            f"order has {len(order) - len(names)} breakpoints; expected {MAX_BREAKPOINTS} at most."
+        )
+    if names.index("chat") > names.index("question"):
+        raise NotRightError(
+            "the question comes before the chat; expected the turns as they followed each other."
+        )
+    prompts = list[Prompt]()
+    earlier: list[Piece] = []
+    for turn in range(10):
+        question = (f"question {turn}", 300)
+        pieces = {BREAKPOINT: [MARK], "tools": [("tools", 4000)], "system": [("system", 2000)]}
+        pieces |= {"time": [(f"time {turn}", 8)], "chat": earlier, "question": [question]}
+        prompts.append([piece for part in order for piece in pieces[part]])
+        earlier = [*earlier, question, (f"reply {turn}", 250)]
+    shared = [*takewhile(lambda piece: piece[0] in ("tools", "system", MARK[0]), prompts[0])]
+    stored = [
+        tuple(one for one in shared[:end] if one != MARK) for end, piece in enumerate(shared) if piece == MARK
+    ]
+    cost = round(prompt_dollars(bill(prompts, stored)), 2)
+    return {"costs, in dollars,": cost, "has parts after the time:": len(names) - 1 - names.index("time")}
 
 
 order = Exercise(
     name="order",
     todo="write the five parts in order, with breakpoints among them.",
     cases=[Case((), "the order")],
-    right_answer=["tools", "system", "|", "chat", "question", "|", "clock"],
+    right_answer=["tools", "system", "|", "chat", "question", "|", "time"],
     run_case=order_cost,
     wrong_answers=[
-        "the clock is another text in each turn: nothing behind it is found.",
-        ["tools", "|", "clock", "system", "|", "chat", "question", "|"],
-        ["clock", "tools", "system", "|", "chat", "question", "|"],
-        ["tools", "system", "|", "clock", "chat", "question", "|"],
-        "an entry that ends with the clock is never found again: end one in front of it.",
-        ["tools", "system", "|", "chat", "question", "clock", "|"],
-        ["tools", "system", "chat", "question", "clock", "|"],
-        "behind the last breakpoint all is plain input: end an entry with the new question.",
-        ["tools", "system", "|", "chat", "question", "clock"],
-        ["tools", "system", "|", "chat", "|", "question", "clock"],
-        "another chat begins with tools and system alone: end an entry there, too.",
-        ["tools", "system", "chat", "question", "|", "clock"],
+        "the time is another text in each turn: nothing that comes after it is found.",
+        ["tools", "|", "time", "system", "|", "chat", "question", "|"],
+        ["time", "tools", "system", "|", "chat", "question", "|"],
+        ["tools", "system", "|", "time", "chat", "question", "|"],
+        "an entry that ends with the time is never found again: end one before it.",
+        ["tools", "system", "|", "chat", "question", "time", "|"],
+        ["tools", "system", "chat", "question", "time", "|"],
+        "after the last breakpoint all is plain input: end an entry with the new question.",
+        ["tools", "system", "|", "chat", "question", "time"],
+        ["tools", "system", "|", "chat", "|", "question", "time"],
+        "another chat begins with the same tools and system text: end an entry there, too.",
+        ["tools", "system", "chat", "question", "|", "time"],
     ],
-    success="what never changes stands first, what changes each time stands behind the last breakpoint.",
+    success="what never changes comes first, and what changes each time comes after the last breakpoint.",
 )

@@ -25,11 +25,11 @@ def page_pool(
         n_pages: the number of pages in the pool.
         page_size: the number of slots per page, a multiple of 4, up to 16.
     """
-    rows_in: dict[int, tuple[str, int]] = {}  # by page: its request, number of filled slots
+    filled_in: dict[int, tuple[str, int]] = {}  # by page: its request, number of filled slots
     for name, table in block_tables.items():
         for n, page in enumerate(table):
-            rows_in[page] = name, min(page_size, n_entries[name] - n * page_size)
-    blank = sum(page_size - rows for _, rows in rows_in.values())
+            filled_in[page] = name, min(page_size, n_entries[name] - n * page_size)
+    blank = sum(page_size - n for _, n in filled_in.values())
     colours = {name: FILLS[n % len(FILLS)] for n, name in enumerate(block_tables)}
 
     def draw(sheet: Sheet) -> None:
@@ -43,23 +43,21 @@ def page_pool(
         cell = min(20.0, (wide - 14) / SIDE)
         high = cell * page_size / SIDE + 40
         for page in range(n_pages):
-            name, filled = rows_in.get(page, ("", 0))
+            name, filled = filled_in.get(page, ("", 0))
             x, top = 18 + wide * (page % line), y + 14 + high * (page // line)
             sheet.text(x, top + 4, str(page), size=SMALL, bold=bool(name), colour="ink" if name else "soft")
             colour = colours.get(name, "faint")
-            for row in range(page_size):
-                left, down = x + cell * (row % SIDE), top + 16 + cell * (row // SIDE)
-                fill = colour if row < filled else "none"
+            for place in range(page_size):
+                left, down = x + cell * (place % SIDE), top + 16 + cell * (place // SIDE)
+                fill = colour if place < filled else "none"
                 sheet.box(left, down, cell - 2, cell - 2, fill=fill, edge=colour, radius=2)
         below = y + 14 + high * -(-n_pages // line)
-        taken = f"{pluralize(len(rows_in), 'page')} taken, {blank} of their rows blank"
+        taken = f"{pluralize(len(filled_in), 'page')} taken, {blank} places in them empty"
         sheet.text(18, below, taken, bold=True)
 
     message = (
         f"{name}: {pluralize(n_entries[name], 'token')} in pages {join_words([*map(str, t)])}"
         for name, t in block_tables.items()
     )
-    alt = (
-        f"{pluralize(n_pages, 'page')} of {page_size} rows. {'; '.join(message)}. {len(rows_in)} are taken, "
-    )
-    return Picture(draw, f"{alt}{blank} of their rows are blank.")
+    alt = f"{pluralize(n_pages, 'page')} of {page_size} places. {'; '.join(message)}. "
+    return Picture(draw, f"{alt}{len(filled_in)} are taken, {blank} of their places are empty.")

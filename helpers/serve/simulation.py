@@ -64,50 +64,6 @@ def check_seconds(name: str, seconds: float) -> float:
     return seconds
 
 
-def pool_usage(
-    scheduler: Scheduler,
-    requests: Sequence[Request],
-    step_seconds: Callable[[Plan], float] = lambda plan: 1.0,
-) -> dict[str, float]:
-    """Simulate requests that all arrive at time 0; return statistics on the use of the pool.
-
-    Args:
-        scheduler: a scheduler without requests and without a token budget.
-        requests: the requests.
-        step_seconds: a function that takes a step's plan and returns the step's duration in seconds.
-
-    Returns:
-        Six statistics by name, in this order: the mean number of running requests per step; the mean
-        percentage of the pool that was filled with KV entries, over the steps in which some requests were
-        waiting; the number of preemptions; the number of tokens that ran again, as a percentage of the tokens
-        that had to run; the number of steps; and the total duration of all steps in seconds.
-    """
-    running, n_run, in_use, seconds = [], 0, [], 0.0
-    pages = scheduler.pages
-
-    def note(plan: Plan) -> float:
-        nonlocal n_run, seconds
-        running.append(len(plan))
-        n_run += sum(n for _, n in plan)
-        seconds += step_seconds(plan)
-        if scheduler.waiting:
-            entries = sum(sequence.num_computed_tokens + n for sequence, n in plan)
-            in_use.append(entries / (pages.n_pages * pages.page_size))
-        return 1.0
-
-    simulate(scheduler, [(0.0, request) for request in requests], note)
-    # The last token of a reply is never run.
-    needed = sum(len(request.prompt) + request.max_new_tokens - 1 for request in requests)
-    return {
-        "requests at a time": sum(running) / len(running),
-        "% of rows in use": 100 * sum(in_use) / len(in_use) if in_use else 0.0,
-        "times preempted": scheduler.preemptions,
-        "processed again, % of those needed": 100 * (n_run / needed - 1),
-        "steps": len(running),
-        "seconds in all": seconds,
-    }
-
-
 def slots_by_step(
     scheduler_class: type[Scheduler], reply_lengths: Sequence[int], slots: int
 ) -> list[dict[int, str]]:
