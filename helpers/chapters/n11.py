@@ -1,4 +1,4 @@
-"""The memory sizes in two vLLM logs, and the figure, the prediction and the exercise of notebook 11."""
+"""The figure, the prediction and the exercise of notebook 11."""
 
 from __future__ import annotations
 
@@ -16,12 +16,8 @@ from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import join_words, text_width
 from helpers.plots.batches import FILLS
 
-# GiB of one GPU, from vLLM's log of December 2024: https://github.com/vllm-project/vllm/pull/10511
-TOTAL, USABLE, WEIGHTS, LIBRARIES, PASS, ROWS = 79.22, 71.29, 14.96, 1.79, 1.26, 53.29
-ENGINE_GIB_BY_GPUS = {
-    1: WEIGHTS + ROWS,
-    2: 2 * (7.48 + 58.97),
-}  # memory for weights and KV entries, by number of GPUs; that of 2 GPUs is from the second log
+# GiB for weights and KV entries, by vLLM's log of December 2024: https://github.com/vllm-project/vllm/pull/10511
+ENGINE_GIB = 14.96 + 53.29
 
 
 def memory_chart(gib_by_use: Mapping[str, float]) -> Picture:
@@ -60,7 +56,7 @@ def check_4_bit_users_guess(guess: Any) -> Guess:
     model = MODELS["Llama-3.1-8B"]
     weights, user = model.n_parameters / 2, 8192 * model.cache_nbytes_per_token()
     why = f"The weights shrink to {weights / GIB:.2f} GiB, and eleven squares come free."
-    return Guess(guess, count_users_that_fit(ENGINE_GIB_BY_GPUS[1], weights, user), why)
+    return Guess(guess, count_users_that_fit(ENGINE_GIB, weights, user), why)
 
 
 def count_users_that_fit(
