@@ -78,7 +78,8 @@ def stairs(prompts: Mapping[str, Sequence[Prompt]], bills: Mapping[str, Sequence
     """
 
     def draw(sheet: Sheet) -> None:
-        y = draw_legend(sheet) + 14
+        turns = [turn for chat in bills.values() for turn in chat]
+        y = draw_legend(sheet, [kind for kind in FILLS if any(turn[kind] for turn in turns)]) + 14
         longest = max(sum(n for _, n in prompt) for chat in prompts.values() for prompt in chat)
         unit = (sheet.width - 36) / longest
         for name, chat in prompts.items():
@@ -118,9 +119,9 @@ def stairs(prompts: Mapping[str, Sequence[Prompt]], bills: Mapping[str, Sequence
     return Picture(draw, " ".join([*lines, f"Prices of {PRICE_SOURCE}."]))
 
 
-def draw_legend(sheet: Sheet) -> float:
-    """Draw the legend of `stairs`. Return the y position below it, in px."""
-    keys = [(fill, f"{kind}, ${DOLLARS_PER_MILLION[kind]:.2f}/M") for kind, fill in FILLS.items()]
+def draw_legend(sheet: Sheet, kinds: Sequence[str]) -> float:
+    """Draw the legend of `stairs` with these prices. Return the y position below it, in px."""
+    keys = [(FILLS[kind], f"{kind}, ${DOLLARS_PER_MILLION[kind]:.2f}/M") for kind in kinds]
     x, y = 18.0, 16.0
     for fill, text in [*keys, ("ink", ", ".join(CHANGING_PARTS)), ("|", "breakpoint"), ("", PRICE_SOURCE)]:
         wide = (26 if fill else 6) + text_width(text, SMALL)
