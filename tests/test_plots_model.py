@@ -104,7 +104,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
         "Sebastian", {f"{n} batches": ("w" * 90, dict.fromkeys(ADDS, -9.0 * n)) for n in range(4)}
     ),
     "moves": lambda: n07.token_dependencies(MOVES),
-    "looks, says": lambda: n08.name_weight_and_right_names(n08.load_training_records()),
+    "looks, says": lambda: n08.watched_run(n08.load_training_records()),
     "loss": lambda: n08.loss_curve(LOSSES, untrained_loss=math.log(185)),
     "time": lambda: measured.line_chart("one more token", "ms", "tokens of context", CONTEXTS, TIMES, "x"),
     "time, equal ends": lambda: measured.line_chart(

@@ -7,8 +7,10 @@ Trains the shipped model from scratch as train.py does, records its state every 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import suppress
+from statistics import fmean
 
 import torch
 from torch import Tensor
@@ -17,7 +19,7 @@ from helpers.chapters import n08
 from helpers.model import evaluate, shipped
 from helpers.model.contributions import NameContributions, name_contributions
 from helpers.model.probe import without_heads
-from helpers.model.train import batches, train
+from helpers.model.train import batches, next_token_loss, train
 from helpers.model.transformer import Transformer
 from helpers.recording.model import record_model
 from helpers.tokenizer import Tokenizer
@@ -31,28 +33,37 @@ class SeenEnoughError(Exception):
     """Raised to stop training after the last batch that is recorded."""
 
 
-def measure_attention_to_name(model: Transformer, tokenizer: Tokenizer, batches: int) -> n08.TrainingRecord:
+def measure_attention_to_name(model: Transformer, tokenizer: Tokenizer, n_batches: int) -> n08.TrainingRecord:
     """Measure how well the model predicts the name after `by` at this stage of training.
 
     The record has the attention weight of the name, its probability, the contributions to its logit with the
-    name head on and off, and the number of held-out diaries, out of 50, that the model signs correctly.
+    name head on and off, the number of held-out diaries, out of 50, that the model signs correctly, the mean
+    loss of their names, and the mean loss over fresh texts.
 
     Args:
         model: the model, in training.
         tokenizer: the model's tokenizer.
-        batches: number of batches on which the model has been trained.
+        n_batches: number of batches on which the model has been trained.
     """
     read, diaries = shipped.DIARY.split(), evaluate.held_out_diaries(50, seed=5, min_quiet_words=12)
     run = record_model(model, shipped.DIARY, tokenizer, max_new_tokens=1, training=False, uncached=False)
     weights = run.attention_weights(len(read) - 1, *shipped.NAME_HEAD)
     words = dict(evaluate.next_words(model, tokenizer, shipped.DIARY, n=tokenizer.vocab_size))
-    output = [evaluate.next_words(model, tokenizer, one.prompt, 1)[0][0] for one in diaries]
+    predictions = [evaluate.next_words(model, tokenizer, one.prompt, tokenizer.vocab_size) for one in diaries]
+    fresh = next(batches(tokenizer, seed=1000, batch=64))
+    with torch.no_grad():
+        loss = next_token_loss(model, fresh).item()
     off = without_heads(model, [shipped.NAME_HEAD])
     return n08.TrainingRecord(
-        batches=batches,
+        batches=n_batches,
         name_weight=round(float(sum(weights[n] for n, word in enumerate(read) if word == NAME)), 3),
         probability=round(words[NAME], 3),
-        n_signed_right=sum(word == one.name for word, one in zip(output, diaries, strict=True)),
+        n_signed_right=sum(words[0][0] == one.name for words, one in zip(predictions, diaries, strict=True)),
+        loss=round(loss, 3),
+        name_loss=round(
+            fmean(-math.log(dict(words)[one.name]) for words, one in zip(predictions, diaries, strict=True)),
+            3,
+        ),
         contributions=round_contributions(name_contributions(model, tokenizer, shipped.DIARY, NAME)),
         contributions_head_off=round_contributions(name_contributions(off, tokenizer, shipped.DIARY, NAME)),
     )

@@ -189,7 +189,7 @@ def token_dependencies(dependencies: Mapping[str, np.ndarray]) -> Picture:
         pitch, deep = (sheet.width - left) / a_line, cell * T + 96
         sheet.note(18, 18, "Filled: a change of the column's token moves the row's.")
         y = 42.0
-        for x, name, colour in ((24.0, "the token itself", "soft"), (142.0, "another token", "query")):
+        for x, name, colour in ((24.0, "the token itself", "soft"), (164.0, "another token", "query")):
             sheet.square(x, y, 12, colour)
             sheet.note(x + 12, y, name)
         for n, (name, moved) in enumerate(dependencies.items()):

@@ -23,6 +23,8 @@ class TrainingRecord(NamedTuple):
     name_weight: float  # the attention weight of the head `shipped.NAME_HEAD` on the name
     probability: float  # probability of the name as the next word
     n_signed_right: int  # how many of 50 held-out diaries are signed with the right name
+    loss: float  # mean loss over 64 fresh texts, in nats per token
+    name_loss: float  # mean of -ln p of the right name at the end of the 50 diaries, in nats
     contributions: NameContributions  # what each part of the model adds to the logit of the name
     contributions_head_off: NameContributions  # the same with the head `shipped.NAME_HEAD` off
 
@@ -37,29 +39,40 @@ def load_training_records() -> list[TrainingRecord]:
     return [TrainingRecord(**one | {name: NameContributions(*one[name]) for name in names}) for one in stored]
 
 
-def name_weight_and_right_names(records: Sequence[TrainingRecord]) -> Picture:
-    """Draw how an attention weight and the share of correctly signed diaries change during training.
-
-    The weight is that of the head `shipped.NAME_HEAD` on the name. The share is that of 50 held-out diaries.
+def watched_run(records: Sequence[TrainingRecord]) -> Picture:
+    """Draw two losses of a training run, and below them what its name head attends to and what it signs.
 
     Args:
         records: the records of the training, in order of batches.
     """
     batches = [one.batches for one in records]
-    curves = {
-        "it looks: weight of head 3 on Mia": ([one.name_weight for one in records], "query"),
-        "it says: share of 50 names right": ([one.n_signed_right / 50 for one in records], "generated"),
-    }
+    panels = [
+        {
+            "loss: all words": ([one.loss for one in records], "ink"),
+            "loss: the name alone": ([one.name_loss for one in records], "generated"),
+        },
+        {
+            "weight of head 3 on Mia": ([one.name_weight for one in records], "query"),
+            "share of 50 names right": ([one.n_signed_right / 50 for one in records], "generated"),
+        },
+    ]
 
     def draw(sheet: Sheet) -> None:
-        axes = sheet.add_axes(52, 70, sheet.width - 24, 282, "batches of training")
-        axes.set(xlim=(0, batches[-1]), ylim=(0, 1.05))
-        for n, (name, (ys, colour)) in enumerate(curves.items()):
-            sheet.text(18, 20 + 24 * n, name, colour=colour, bold=True)
-            axes.plot(batches, ys, color=colour, lw=2.4, marker="o", ms=4)
+        for n, curves in enumerate(panels):
+            top = 24 + 242.0 * n
+            label = "" if n == 0 else "batches of training"
+            axes = sheet.add_axes(52, top + 48, sheet.width - 24, top + 188, label)
+            axes.set(xlim=(0, batches[-1]), ylim=(0, 1.08 * max(max(ys) for ys, _ in curves.values())))
+            for k, (name, (ys, colour)) in enumerate(curves.items()):
+                sheet.text(18, top + 22 * k, name, colour=colour, bold=True)
+                axes.plot(batches, ys, color=colour, lw=2.4, marker="o", ms=4)
 
-    points = "; ".join(f"{one.batches}: {one.name_weight} and {one.n_signed_right}" for one in records)
-    return Picture(draw, f"Weight of head 3 on Mia, and names right of 50, by batches of training. {points}.")
+    points = "; ".join(
+        f"{one.batches}: loss {one.loss}, of the name {one.name_loss}, weight {one.name_weight}, "
+        f"{one.n_signed_right} names right"
+        for one in records
+    )
+    return Picture(draw, f"A training run, by batches. {points}.")
 
 
 def moving_median(values: Sequence[float], n_each_side: int) -> list[float]:
