@@ -148,7 +148,11 @@ CLOSE: list[tuple[Exercise, Any, str]] = [
     (n02.change_future, two_runs(lambda table: table[:-1].sum(axis=0)), "but no column's sum gives True"),
     (n05.reusable, by_letters, "Today weather island gives 3; expected 2"),
     (n09.reply_ms, by_the_middle, "P = 10, n = 3"),
-    (n14.kept_rows, lambda n, w, s: n14.kept_positions(n, w + (n == w + 1), s), "kept_rows(5, 4, 0) gives"),
+    (
+        n14.kept_entries,
+        lambda n, w, s: n14.kept_positions(n, w + (n == w + 1), s),
+        "kept_entries(5, 4, 0) gives",
+    ),
     (n17.shared_pages, ends_alike, "'axcdefg', 3), a letter a token gives 2; expected 0"),
     (
         n17.shared_pages,

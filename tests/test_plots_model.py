@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from helpers import plots
 from helpers.chapters import a1, n06, n07, n08, n09, n10, n11, n12, n14, n15, n16, n17, n18, n19, n20, n21
@@ -45,6 +46,7 @@ VARIANTS: dict[str, tuple[float, int, float]] = {
     "yours": (81.3, 19, 0.83),
 }
 NAMED = "Mia writes from Oslo . Today weather is so nice . Signed by"
+KEYS = torch.linspace(-2, 3, 96).reshape(3, 32)
 DROPPED = n14.KeptEntries({1: 0.92, 2: 0.08}, "Ines" * 30)
 PRINTS = {
     f"room {n}": exhibit.Fingerprint(np.eye(3, 4) / 10**n, exhibit.Location(2, 1, 5, 9) if n else None)
@@ -133,6 +135,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "heads": lambda: n15.kv_entries_and_query_heads(HEADS, 4),
     "orders": lambda: n15.expanded_and_absorbed_products(1000, 32, 24),
     "orders, DeepSeek-V3": lambda: n15.expanded_and_absorbed_products(100_000, 128, 512),
+    "ranges": lambda: n14.channel_ranges(KEYS, torch.stack([KEYS.amin(0), KEYS.amax(0)]), (-1.5, 2.0)),
     "variants": lambda: n14.loss_by_cache_size(VARIANTS, 20, "yours"),
     "slots": lambda: n16.slot_timeline({"static": IDLE, "continuous": FULL}, 2),
     "slots, twenty": lambda: n16.slot_timeline({"w" * 80: [{3: "A" * 30}] * 20}, 5),

@@ -1,4 +1,4 @@
-"""The experiment, the figures and the exercise of notebook 14, fewer rows and fewer bits."""
+"""The figures and the exercise of notebook 14, fewer entries and fewer bits."""
 
 from __future__ import annotations
 
@@ -105,9 +105,59 @@ def kept_and_dropped_words(words: Sequence[str], caches: Mapping[str, KeptEntrie
     for name, (weights, says) in caches.items():
         gone = ", ".join(word for at, word in enumerate(words) if at not in weights) or "nothing"
         looks = ", ".join(f"{words[at]} {w:.2f}" for at, w in weights.items() if w >= MIN_SHOWN_WEIGHT)
-        output = f"{words[-1]} looks at {looks}; the model says {says}"
+        output = f"{words[-1]} attends to {looks}; the model writes {says}"
         sentences.append(f"{printable(name)}: {gone} is gone, {output}")
     return Picture(draw, f"{' '.join(words)}. {'. '.join(sentences)}.")
+
+
+def channel_ranges(keys: Tensor, levels: Tensor, shared: tuple[float, float]) -> Picture:
+    """Draw, for each channel of some keys, the range of its numbers and the levels that they are rounded to.
+
+    Args:
+        keys: n keys of one head, of shape (n, D).
+        levels: the values of the levels of each channel, of shape (number of levels, D).
+        shared: the smallest and the largest number of one key, which share a scale if each token has its own.
+    """
+    low, high = keys.min(dim=0).values, keys.max(dim=0).values
+    least, most = float(keys.min()), float(keys.max())
+
+    def draw(sheet: Sheet) -> None:
+        sheet.heading(f"{len(keys)} keys, by channel")
+        top, height, left = 62.0, 200.0, 96.0
+        step = (sheet.width - left - 16) / keys.shape[1]
+
+        def y(x: float) -> float:
+            return top + height * (most - x) / (most - least)
+
+        for n in range(keys.shape[1]):
+            x = left + step * (n + 0.5)
+            sheet.box(
+                x - 3, y(float(high[n])), 6, y(float(low[n])) - y(float(high[n])), fill="key fill", radius=0
+            )
+            for level in levels[:, n].tolist():
+                sheet.line((x - 4, y(level)), (x + 4, y(level)), colour="key", width=1.6)
+        sheet.line((46, y(shared[1])), (46, y(shared[0])), width=6, colour="soft")
+        sheet.note(18, top - 16, "one token", colour="ink")
+        sheet.note(
+            left + step * keys.shape[1] / 2,
+            top - 16,
+            f"each of {keys.shape[1]} channels",
+            at="center",
+            colour="ink",
+        )
+        sheet.note(
+            sheet.width - 16,
+            top + height + 18,
+            "a bar: smallest to largest; its lines: the levels",
+            at="right",
+        )
+
+    spreads = high - low
+    sentence = (
+        f"A channel's numbers spread over {float(spreads.min()):.1f} to {float(spreads.max()):.1f}; "
+        f"one token's go from {shared[0]:.1f} to {shared[1]:.1f}"
+    )
+    return Picture(draw, f"{len(keys)} keys by channel, with {len(levels)} levels in each. {sentence}.")
 
 
 def loss_by_cache_size(measurements: Mapping[str, Sequence[float]], n_texts: int, own_name: str) -> Picture:
@@ -154,7 +204,7 @@ def loss_by_cache_size(measurements: Mapping[str, Sequence[float]], n_texts: int
 
 
 def _colour(name: str, own: str) -> str:
-    return "generated" if name == own else "key" if name.startswith("window") else "query"
+    return "generated" if name == own else "key" if name.startswith(("window", "16 ")) else "query"
 
 
 def place_labels(dots: Mapping[str, Point], right_edge: float) -> dict[str, Point]:
@@ -195,26 +245,26 @@ def kept_positions(length: int, window: int, sinks: int) -> list[int]:
     return [at for at in range(length) if at < sinks or at >= length - window]
 
 
-kept_rows = Exercise(
-    name="kept_rows",
-    todo="let kept_rows return the positions of the rows that stay, as a list.",
+kept_entries = Exercise(
+    name="kept_entries",
+    todo="let kept_entries return the positions of the entries that stay, as a list.",
     cases=[
         *[(10, 4, 0), (10, 4, 2), (4, 4, 0), (5, 4, 0), (6, 4, 1)],
         *[(3, 4, 0), (5, 4, 2), (1, 4, 2), (100, 1, 1)],
     ],
     right_answer=kept_positions,
     wrong_answers=[
-        "counted anew from 0: a row keeps the position at which its key was turned.",
+        "counted again from 0: an entry keeps the position for which its key was rotated.",
         lambda *args: [*range(len(kept_positions(*args)))],
         "the sinks are counted inside the window: they come on top of it.",
         lambda length, window, sinks: kept_positions(length, max(window - sinks, 0), sinks),
         lambda length, window, sinks: kept_positions(length, window - sinks, sinks),
-        "off by one: the newest `window` rows are those from length - window on.",
+        "off by one: the newest `window` entries are those from length - window on.",
         lambda length, window, sinks: kept_positions(length, window - 1, sinks),
         lambda length, window, sinks: kept_positions(length, window + 1, sinks),
-        "a position twice: where the text is short, a sink is in the window too.",
+        "a position twice: in a short text, a sink is in the window too.",
         lambda length, window, sinks: [*range(sinks), *kept_positions(length, window, 0)],
         lambda length, window, sinks: [*range(min(sinks, length)), *kept_positions(length, window, 0)],
     ],
-    success="6 to 9 of ten rows with a window of 4, and 0 and 1 too with two sinks.",
+    success="of ten entries 6 to 9 with a window of 4, and 0 and 1 too with two sinks.",
 )
