@@ -10,7 +10,6 @@ from typing import Any
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess, check_ratio_guess
 from helpers.cost import roofline
-from helpers.cost.config import model_of
 from helpers.cost.models import CARDS, MODELS
 from helpers.cost.roofline import Roofline
 from helpers.cost.step import step_time
@@ -18,13 +17,6 @@ from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import SMALL, text_width
 
 LAPTOP = Roofline(flops_per_second=400e9, bytes_per_second=50e9)  # ridge 8
-LLAMA_2_70B = model_of(
-    {
-        **{"model_type": "llama", "_name_or_path": "Llama-2-70B", "num_hidden_layers": 80},
-        **{"num_attention_heads": 64, "num_key_value_heads": 8, "hidden_size": 8192},
-        **{"intermediate_size": 28672, "vocab_size": 32000, "max_position_embeddings": 4096},
-    }
-)
 
 
 def check_64_user_step_guess(guess: Any) -> Guess:
@@ -189,7 +181,7 @@ def two_terms(
             sheet.square(24 + 90 * n, 46, 12, colour)
             sheet.note(36 + 90 * n, 46, name)
         sheet.line((212, 46), (236, 46), width=1.8, dashes=(0, (3, 2)))
-        sheet.note(242, 46, "compute is busy for")
+        sheet.note(242, 46, "time to compute")
         width = (sheet.width - 108) / len(terms_ms)
         for n, (title, triples) in enumerate(terms_ms.items()):
             left = 52 + n * (width + 40)
@@ -211,7 +203,7 @@ def two_terms(
                 sheet.note(x - 6, top + 8, f"memory is full: {full[title]}", at="right", colour="ink")
 
     sentence = "; ".join(
-        f"{title}, {n} users: weights {a:.2f}, KV entries {b:.2f}, compute busy {c:.2f}"
+        f"{title}, {n} user{'s' * (n > 1)}: weights {a:.2f}, KV entries {b:.2f}, compute busy {c:.2f}"
         for title, triples in terms_ms.items()
         for n, (a, b, c) in [(users[0], triples[0]), (users[-1], triples[-1])]
     )
