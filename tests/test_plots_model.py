@@ -68,10 +68,7 @@ ADDS = {"embedding": 0.0, "attention 1": 0.66, "MLP 1": 10.5, "MLP 2": -2.3}
 PLACES = [WordComparison(0, ("a", "a"), 2.0, 1e-5), WordComparison(1, ("a", "w" * 30), 0.0, 0.5)]
 WAITS = {budget: n16.P99Waits(9e3 if budget > 999 else 30.0, budget / 9) for budget in n16.BUDGETS}
 CHOICES = {(slots, budget): both for slots in n16.SLOTS for budget, both in WAITS.items()}
-TRIED = [
-    n20.SimulatedFleet(11, "256 tokens", 410.0, 9.8),
-    n20.SimulatedFleet(11, "whole prompts", 284.0, 279.0),
-]
+TRIED = {"256 tokens": [(410.0, 9.8), (430.0, 11.0), (380.0, 9.5)], "whole prompts": [(284.0, 279.0)] * 3}
 
 
 def drawn_by(one: Any) -> plots.Picture:
@@ -144,10 +141,11 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "bars": lambda: plots.stacked_bars(
         {"one": [1.0, 3.0], "none": [0.0, 0.0]}, ["run", "used again"], "tokens processed again"
     ),
-    "waits": lambda: n20.fleet_waits(
-        {"a": TRIED, "b": [n20.SimulatedFleet(11, "8 + 3", 534.0, 30.7)]}, 500, 25
+    "waits": lambda: n20.ttft_and_itl({"a": TRIED, "b": {"8 + 3": [(534.0, 30.7)] * 3}}, 500, 25),
+    "waits, SLOs far off": lambda: n20.ttft_and_itl({"a": TRIED, "b": {}}, 900, 400),
+    "cards": lambda: n20.fleets(
+        {"nothing": 8775, "chat": 3}, {"nothing": 9, "chat": 1}, {"nothing": (5, 4), "chat": (1, 1)}
     ),
-    "waits, promise far off": lambda: n20.fleet_waits({"a": TRIED[:1], "b": TRIED[1:]}, 900, 400),
     "batches": lambda: plots.input_batches({"padded": ["  A", "BBB"], "end to end": ["ABBBCD"]}),
     "verified": lambda: n18.draft_verification(
         ["The", "sea"], ["is", "so", "cold", "."], ["is", "so", "calm", ".", "The"]

@@ -1,16 +1,14 @@
-"""Slots and budgets of notebook 16, and fleets of notebook 20: each number is that of its own simulation."""
+"""Slots and budgets of notebook 16: each number is that of its own simulation."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import IPython.display
 import pytest
 
-from helpers.chapters import n16, n20
+from helpers.chapters import n16
 from helpers.cost.service import Service
 from helpers.cost.step import step_time
 from helpers.serve import fleet
@@ -76,39 +74,3 @@ def test_changing_a_knob_changes_the_map(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "300 tokens to process" in output.value
     assert "met with 16 slots with 64" in output.value
     assert "692" in picture.value
-
-
-def test_fewest_adds_cards_until_both_limits_are_met() -> None:
-    machine = fleet.Machine(SERVICE.model, SERVICE.card, 0.7, 25e9, slots=8, token_budget=64)
-    asked = fleet.chat_arrivals(SERVICE, 24, 0, 2.0, prefix_cached=False)
-    tried = n20.simulate_chunked(machine, asked, 3, [*n20.BUDGETS, n20.WHOLE_PROMPT_BUDGET])
-    assert [one.usage for one in tried] == ["256 tokens", "512 tokens", "1,024 tokens", "whole prompts"]
-    for one, budget in zip(tried, [*n20.BUDGETS, 10**6], strict=True):
-        times = fleet.colocated(replace(machine, token_budget=budget), asked, 3)
-        assert [one.first_word_ms, one.gap_ms] == pytest.approx(fleet.p99_waits(times))
-    divided = n20.simulate_disaggregated(machine, asked, 8)
-    assert [one.usage for one in divided] == ["4 + 4"]
-    assert divided == [n20.summarize_fleet(8, "4 + 4", fleet.disaggregated(machine, asked, 4, 4))]
-
-    def way(machine: fleet.Machine, those: fleet.Arrivals, cards: int) -> list[n20.SimulatedFleet]:
-        share = 1 / cards if those is asked else 0.0
-        return [
-            n20.SimulatedFleet(cards, how, share * first, 20.0) for how, first in (("a", 900.0), ("b", 880.0))
-        ]
-
-    assert n20.smallest_fleet(
-        way, machine, asked, 1, max_first_word_ms=300, max_gap_ms=20
-    ) == n20.SimulatedFleet(3, "b", 880 / 3, 20.0)
-    assert n20.smallest_fleet(way, machine, asked, 4, max_first_word_ms=300, max_gap_ms=20).n_cards == 4
-    assert (
-        n20.smallest_fleet(
-            n20.simulate_disaggregated, machine, asked, 1, max_first_word_ms=1e9, max_gap_ms=1e9
-        )
-        == divided[0]
-    )
-    prompt = max(machine.step_seconds([(0, len(one.prompt))]) for _, one in asked)
-    for limits in ((1000 * prompt - 1, 1e9), (1e9, math.nan)):
-        with pytest.raises(ValueError, match="are never reached: where no request waits for another, 99 of"):
-            n20.smallest_fleet(
-                partial(n20.simulate_chunked, budgets=[n20.WHOLE_PROMPT_BUDGET]), machine, asked, 1, *limits
-            )

@@ -45,8 +45,9 @@ ADDRESS = re.compile(r"https?://([\w-]+(?:\.[\w-]+)+)")
 # Among them where a tool of npm's asks for money (package-lock).
 KNOWN_HOSTS = """
     arxiv.org colab.research.google.com creativecommons.org developers.openai.com docs.pytorch.org
-    docs.nvidia.com docs.sglang.io docs.vllm.ai download.pytorch.org github.com horace.io huggingface.co
-    jalammar.github.io jax-ml.github.io jaykmody.com json-schema.org karpathy.github.io lmsys.org
+    docs.gpustack.ai docs.nvidia.com docs.sglang.io docs.vllm.ai download.pytorch.org github.com horace.io
+    huggingface.co jalammar.github.io jax-ml.github.io jaykmody.com json-schema.org karpathy.github.io
+    llm-d.ai lmsys.org
     machinelearningmastery.com mybinder.org opencollective.com ourarash.github.io platform.claude.com
     raw.githubusercontent.com thinkingmachines.ai www.w3.org 127.0.0.1
 """.split()

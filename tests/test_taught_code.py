@@ -39,7 +39,7 @@ ROOMS = {
     "14": (*MODEL, "model.cache.quantized"),
     "17": ("chapters.n17",),
     "18": ("sampling",),
-    "20": ("serve.fleet",),
+    "20": (),
     "21": (),
     "22": (),
     "23": (),

@@ -1,180 +1,129 @@
-"""The simulations and the figure of notebook 20, a fleet, with a search for the smallest fleet."""
+"""The two pictures of notebook 20, a fleet."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from itertools import count
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from statistics import median
 
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.numbers import format_digits
 from helpers.drawing.words import printable
 from helpers.plots.measured import set_log_scale
-from helpers.serve import fleet
 
-BUDGETS, WHOLE_PROMPT_BUDGET = (256, 512, 1024), 10**6  # tokens per step; the last fits any prompt
-MIN_REPLY_CARDS = 4  # minimum number of cards for replies; fewer are overloaded in the notebook
-
-
-class SimulatedFleet(NamedTuple):
-    """A fleet that was simulated, with the 99th percentiles of two waits over all requests.
-
-    Attributes:
-        n_cards: number of cards.
-        usage: how the cards are used, such as "512 tokens" (the token budget of each card) or "6 + 4" (6
-            cards for prompts and 4 for replies).
-        first_word_ms: 99th percentile of the wait for the first word, in milliseconds.
-        gap_ms: 99th percentile of the longest wait between two words of a reply, in milliseconds.
-    """
-
-    n_cards: int
-    usage: str
-    first_word_ms: float
-    gap_ms: float
+SIDE, STEP = 20.0, 26.0  # of the square that stands for a card, and from one square to the next, px
+Waits = tuple[float, float]  # of one draw: 99th percentiles of TTFT and of ITL, in milliseconds
 
 
-def summarize_fleet(n_cards: int, usage: str, times: list[fleet.RequestTimes]) -> SimulatedFleet:
-    """Compute the 99th percentiles of a fleet's waits.
-
-    Args:
-        n_cards, usage: as in `SimulatedFleet`.
-        times: the times of each request that the fleet served.
-    """
-    first, gap = fleet.p99_waits(times)
-    return SimulatedFleet(n_cards, usage, first, gap)
-
-
-def simulate_chunked(
-    machine: fleet.Machine, arrivals: fleet.Arrivals, n_cards: int, budgets: Sequence[int] = BUDGETS
-) -> list[SimulatedFleet]:
-    """Simulate a fleet whose cards each process prompts, in chunks, together with replies.
-
-    There is one simulation per token budget.
-    """
-    return [
-        summarize_fleet(
-            n_cards,
-            "whole prompts" if budget == WHOLE_PROMPT_BUDGET else f"{budget:,} tokens",
-            fleet.colocated(replace(machine, token_budget=budget), arrivals, n_cards),
-        )
-        for budget in budgets
-    ]
-
-
-def simulate_disaggregated(
-    machine: fleet.Machine, arrivals: fleet.Arrivals, n_cards: int
-) -> list[SimulatedFleet]:
-    """Simulate a fleet in which some cards process only prompts and the others generate only replies.
-
-    There is one simulation for each way to divide the cards. At least half of them process prompts, and at
-    least MIN_REPLY_CARDS generate replies.
-    """
-    return [
-        summarize_fleet(
-            n_cards, f"{n} + {n_cards - n}", fleet.disaggregated(machine, arrivals, n, n_cards - n)
-        )
-        for n in range((n_cards + 1) // 2, n_cards - MIN_REPLY_CARDS + 1)
-    ]
-
-
-def smallest_fleet(
-    simulate: Callable[[fleet.Machine, fleet.Arrivals, int], Sequence[SimulatedFleet]],
-    machine: fleet.Machine,
-    arrivals: fleet.Arrivals,
-    min_cards: int,
-    max_first_word_ms: float,
-    max_gap_ms: float,
-) -> SimulatedFleet:
-    """Return the fleet that keeps two waits within their limits with the fewest cards.
-
-    If several fleets do so with equally many cards, return the one with the shortest wait for the first word.
-
-    Args:
-        simulate: `simulate_chunked` or `simulate_disaggregated`.
-        machine: one card of the fleet.
-        arrivals: the requests and their arrival times.
-        min_cards: number of cards in the first fleet to simulate.
-        max_first_word_ms: limit on the wait for the first word, in milliseconds.
-        max_gap_ms: limit on the longest wait between two words, in milliseconds.
-
-    Raises:
-        ValueError: no number of cards is sufficient. The limits are exceeded even if the requests arrive so
-            far apart that none waits for another.
-    """
-    apart = [
-        (1e6 * n, replace(one, max_new_tokens=min(2, one.max_new_tokens)))
-        for n, (_, one) in enumerate(arrivals)
-    ]
-    alone = next(each for cards in count(min_cards) if (each := simulate(machine, apart, cards)))
-    if not any(one.first_word_ms <= max_first_word_ms and one.gap_ms <= max_gap_ms for one in alone):
-        least = ", ".join(f"{one.usage}: {one.first_word_ms:.0f} and {one.gap_ms:.0f}" for one in alone)
-        raise ValueError(
-            f"a first word within {max_first_word_ms} ms and {max_gap_ms} ms between two are never reached: "
-            f"where no request waits for another, 99 of 100 wait up to {least}"
-        )
-    return next(
-        min(fine, key=lambda one: one.first_word_ms)
-        for cards in count(min_cards)
-        if (
-            fine := [
-                one
-                for one in simulate(machine, arrivals, cards)
-                if one.first_word_ms <= max_first_word_ms and one.gap_ms <= max_gap_ms
-            ]
-        )
-    )
-
-
-def fleet_waits(
-    fleets: Mapping[str, Sequence[SimulatedFleet]], max_first_word_ms: float, max_gap_ms: float
+def fleets(
+    tokens: Mapping[str, int], colocated: Mapping[str, int], disaggregated: Mapping[str, tuple[int, int]]
 ) -> Picture:
-    """Draw one dot per fleet. Its x is the wait for the first word, its y the longest wait between two words.
-
-    The area in which both waits are within their limits is shaded.
+    """Draw what is left of a prompt, and a square for each card that a fleet needs, in two kinds of fleet.
 
     Args:
-        fleets: maps the names of two ways to use the cards to the fleets that were simulated. The first way's
-            dots have their labels on the left, the second way's on the right.
-        max_first_word_ms, max_gap_ms: the promised limits on the two waits, in milliseconds.
+        tokens: how many tokens of a prompt are left to process, on average, by what is found. The first
+            number is that of the whole prompt.
+        colocated: the number of cards of a colocated fleet, by what is found.
+        disaggregated: the numbers of cards for prompts and for replies, by what is found.
     """
-    every = [one for found in fleets.values() for one in found]
-    gaps = [one.gap_ms for one in every]
+    longest = next(iter(tokens.values()))
+
+    def card(sheet: Sheet, x: float, y: float, prompts: bool, replies: bool) -> None:
+        width = SIDE / (prompts + replies)
+        if prompts:
+            sheet.box(x, y - SIDE / 2, width, SIDE, fill="ink", edge="ink", radius=0)
+        if replies:
+            left = x + SIDE - width
+            sheet.box(left, y - SIDE / 2, width, SIDE, fill="generated fill", edge="generated", radius=0)
+
+    def draw(sheet: Sheet) -> None:
+        x = 18.0
+        for name, *runs in (("prompts", True, False), ("replies", False, True), ("both", True, True)):
+            card(sheet, x, 20, *runs)
+            sheet.note(x + 28, 20, name)
+            x += 110
+        y = 28.0
+        for found, left in tokens.items():
+            y += 38
+            sheet.text(18, y, f"{found} found", bold=True)
+            y, wide, right = y + 26, 170.0, sheet.width - 18
+            filled = wide * left / longest
+            sheet.note(18, y, "left of a prompt")
+            sheet.box(140, y - 6, wide, 12, fill="panel", edge="soft", radius=0)
+            sheet.box(140, y - 6, filled, 12, fill="ink", radius=0)
+            sheet.note(right, y, f"{left:,} tokens", at="right")
+            for kind, parts in (("colocated", (colocated[found],)), ("disaggregated", disaggregated[found])):
+                y, x = y + 30, 140.0
+                sheet.note(18, y, kind)
+                for k, n in enumerate(parts):
+                    for _ in range(n):
+                        card(sheet, x, y, k == 0, k == 1 or kind == "colocated")
+                        x += STEP
+                    x += 8
+                sheet.note(right, y, f"{sum(parts)} cards", at="right", colour="ink", bold=True)
+
+    sentence = "; ".join(
+        f"{found} found: {left:,} tokens left of a prompt, colocated {colocated[found]} cards, disaggregated "
+        + " + ".join(map(str, disaggregated[found]))
+        for found, left in tokens.items()
+    )
+    return Picture(draw, f"Cards for prompts and for replies. {sentence}.")
+
+
+def ttft_and_itl(
+    fleets: Mapping[str, Mapping[str, Sequence[Waits]]], max_ttft_ms: float, max_itl_ms: float
+) -> Picture:
+    """Draw one dot per fleet: its x is TTFT, its y is ITL, both the medians of several draws.
+
+    Lines through a dot go from the smallest to the largest value of the draws. The area in which both SLOs
+    are kept is shaded.
+
+    Args:
+        fleets: maps the names of two kinds of fleet to the waits of each draw, by the name of a setting. The
+            first kind's dots have their labels on the left and the second's on the right.
+        max_ttft_ms, max_itl_ms: the SLOs, in milliseconds.
+    """
+    columns = {
+        kind: {name: [*zip(*draws, strict=True)] for name, draws in those.items()}
+        for kind, those in fleets.items()
+    }
+    ttfts, itls = (
+        [ms for those in columns.values() for both in those.values() for ms in both[k]] for k in (0, 1)
+    )
 
     def draw(sheet: Sheet) -> None:
         left, top, right, base = 52.0, 114.0, sheet.width - 18.0, 408.0
-        axes = sheet.add_axes(left, top, right, base, "ms to a first word, 99 of 100")
+        axes = sheet.add_axes(left, top, right, base, "TTFT in ms, 99 of 100")
         set_log_scale(axes.yaxis)
-        axes.set(xlim=(0, 1.35 * max(max_first_word_ms, *(one.first_word_ms for one in every))))
-        axes.set(ylim=(min(max_gap_ms, *gaps) / 1.4, 1.6 * max(max_gap_ms, *gaps)))
-        x, y = sheet.data_to_sheet(axes, max_first_word_ms, max_gap_ms)
+        axes.set(xlim=(0, 1.12 * max(max_ttft_ms, *ttfts)))
+        axes.set(ylim=(min(max_itl_ms, *itls) / 1.4, 1.6 * max(max_itl_ms, *itls)))
+        x, y = sheet.data_to_sheet(axes, max_ttft_ms, max_itl_ms)
         sheet.box(left, y, x - left, base - y, fill="value fill", radius=0)
-        sheet.note(18, 98, "ms between two words, 99 of 100")
+        sheet.note(18, 98, "ITL in ms, 99 of 100")
         sheet.box(18, 62, 12, 12, fill="value fill", radius=0)
-        sheet.note(
-            36,
-            68,
-            f"promise: {format_digits(max_first_word_ms, 3)} and {format_digits(max_gap_ms, 2)} ms",
-            colour="ink",
-        )
-        for k, ((way, found), fill) in enumerate(zip(fleets.items(), ("ink", "paper"), strict=True)):
+        slos = f"SLOs: {format_digits(max_ttft_ms, 4)} and {format_digits(max_itl_ms, 2)} ms"
+        sheet.note(36, 68, slos, colour="ink")
+        for k, ((kind, those), fill) in enumerate(zip(columns.items(), ("ink", "paper"), strict=True)):
             sheet.disc(24, 20 + 24 * k, 4, fill, "ink")
-            sheet.note(36, 20 + 24 * k, way, colour="ink")
-            for one in found:
-                x, y = sheet.data_to_sheet(axes, one.first_word_ms, one.gap_ms)
+            sheet.note(36, 20 + 24 * k, kind, colour="ink")
+            for name, (ttft, itl) in those.items():
+                x, y = sheet.data_to_sheet(axes, median(ttft), median(itl))
+                low, high = (sheet.data_to_sheet(axes, end(ttft), median(itl))[0] for end in (min, max))
+                ends = [sheet.data_to_sheet(axes, median(ttft), end(itl)) for end in (min, max)]
+                sheet.line((low, y), (high, y), colour="soft")
+                sheet.line(*ends, colour="soft")
                 sheet.disc(x, y, 4, fill, "ink")
-                sheet.note(x + (9 if k else -9), y, one.usage, at="left" if k else "right", colour="ink")
+                sheet.note(high + 9 if k else low - 9, y, name, at="left" if k else "right", colour="ink")
 
     sentence = ". ".join(
-        f"{printable(way)}: "
+        f"{printable(kind)}: "
         + ", ".join(
-            f"{one.usage} {format_digits(one.first_word_ms, 3)} and {format_digits(one.gap_ms, 2)}"
-            for one in found
+            f"{name} {format_digits(median(ttft), 3)} and {format_digits(median(itl), 2)}"
+            for name, (ttft, itl) in those.items()
         )
-        for way, found in fleets.items()
+        for kind, those in columns.items()
     )
     return Picture(
         draw,
-        f"Milliseconds to a first word, and between two, on {every[0].n_cards} cards. {sentence}. "
-        f"Promised: {format_digits(max_first_word_ms, 3)} and {format_digits(max_gap_ms, 2)}.",
+        f"TTFT and ITL in milliseconds, medians of {len(next(iter(next(iter(fleets.values())).values())))} "
+        f"draws. {sentence}. SLOs: {format_digits(max_ttft_ms, 4)} and {format_digits(max_itl_ms, 2)}.",
     )
