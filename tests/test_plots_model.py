@@ -20,6 +20,7 @@ from helpers.model import shipped
 from helpers.model.cache import GrowingCache
 from helpers.museum import exhibit
 from helpers.plots import measured
+from helpers.serve.taught import Request, Scheduler, seconds, serve
 from helpers.trace import WordComparison
 from tests.pictures import boxes, check_form
 
@@ -59,20 +60,26 @@ SIXTHS = [Fraction(n, 6) for n in (3, 2, 1)]
 FORKED = np.array(
     [[1, -1, -1, -1, -1], [-1, 2, -1, 2, 3], [-1, -1, 4, -1, -1], [-1, -1, 4, -1, -1], [-1] * 5]
 )
-IDLE = [{0: "A", 1: "B"}, {1: "B"}, {1: "B"}, {0: "C", 1: "D"}]
-FULL = [{0: "A", 1: "B"}, {0: "C", 1: "B"}, {0: "D", 1: "B"}]
+IDLE = ["AB", "B", "B", "CD"]
+FULL = ["AB", "BC", "BD"]
 
 SAID = ["Mia", "from", "Dublin", ".", "<eos>"]
 KEPT, AGAIN = [6.0, 0.8, 0.8, 0.7, 0.7], [6.0, 6.1, 6.2, 6.3, 6.4]
 ADDS = {"embedding": 0.0, "attention 1": 0.66, "MLP 1": 10.5, "MLP 2": -2.3}
 PLACES = [WordComparison(0, ("a", "a"), 2.0, 1e-5), WordComparison(1, ("a", "w" * 30), 0.0, 0.5)]
-WAITS = {budget: n16.P99Waits(9e3 if budget > 999 else 30.0, budget / 9) for budget in n16.BUDGETS}
-CHOICES = {(slots, budget): both for slots in n16.SLOTS for budget, both in WAITS.items()}
+WAITS = {
+    budget: [(600 + 5e5 / budget + 90 * seed, budget / 30 + seed) for seed in range(5)]
+    for budget in (256, 512, 1024)
+}
 TRIED = {"256 tokens": [(410.0, 9.8), (430.0, 11.0), (380.0, 9.5)], "whole prompts": [(284.0, 279.0)] * 3}
 
 
-def drawn_by(one: Any) -> plots.Picture:
-    return plots.Picture(one.draw, one.in_words())
+def served(n: int) -> list[Request]:
+    """Return n requests that wait for each other."""
+    requests = [Request(name, name / 9, 3000, 40) for name in range(n)]
+    for _ in serve(Scheduler(n, 512, 10**6), requests, seconds):
+        pass
+    return requests
 
 
 PICTURES: dict[str, Callable[[], plots.Picture]] = {
@@ -135,9 +142,12 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "ranges": lambda: n14.channel_ranges(KEYS, torch.stack([KEYS.amin(0), KEYS.amax(0)]), (-1.5, 2.0)),
     "variants": lambda: n14.loss_by_cache_size(VARIANTS, 20, "yours"),
     "slots": lambda: n16.slot_timeline({"static": IDLE, "continuous": FULL}, 2),
-    "slots, twenty": lambda: n16.slot_timeline({"w" * 80: [{3: "A" * 30}] * 20}, 5),
-    "stall": lambda: n16.ttft_and_gap_by_budget([16, 64, 256], [900.0, 300, 120], [5.0, 12, 60]),
-    "choices": lambda: drawn_by(n16.WaitMap(CHOICES, n16.P99Waits(250, 25), 9)),
+    "slots, twenty": lambda: n16.slot_timeline({"w" * 80: [["A" * 30]] * 20}, 5),
+    "step": lambda: n16.step_and_mask([("B", 7, 1), ("C", 3, 1), ("A", 6, 6)]),
+    "step, prompts": lambda: n16.step_and_mask([("A", 0, 8), ("B", 0, 2)]),
+    "lanes": lambda: n16.request_lanes(served(6), served(6)[-2]),
+    "waits by setting": lambda: n16.waits_by_setting({"budget": WAITS, "slots": {8: WAITS[256]}}),
+    "both waits": lambda: n16.both_waits({"2 a second": WAITS, "1 a second": {512: WAITS[1024]}}),
     "bars": lambda: plots.stacked_bars(
         {"one": [1.0, 3.0], "none": [0.0, 0.0]}, ["run", "used again"], "tokens processed again"
     ),
@@ -212,11 +222,6 @@ UNCOMPARED = {
     "head map": (
         "80 layers of 64 heads. layer 80, head 64: in 25 of 40; layer 1, head 1: in 15 of 40.",
         "e6ee1bb3",
-    ),
-    "stall": (
-        "milliseconds against tokens of a step, at most. TTFT of the long prompt: 900 at 16, 300 at "
-        "64, 120 at 256; longest wait of others: 5.0 at 16, 12 at 64, 60 at 256.",
-        "caec1cac",
     ),
     "rounds": (
         "Rounds to scale, 1 is the time of a decode step. prompt lookup: takes 1.25, gives 1.50 "

@@ -1,319 +1,103 @@
-"""The explorer, the figures and the exercises of notebook 16, serving many."""
+"""The figures and the exercise of notebook 16, serving many."""
 
 from __future__ import annotations
 
 import math
-import operator
-from bisect import bisect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import groupby
-from typing import Any, NamedTuple
+from statistics import median
+from typing import NamedTuple, Protocol
 
-from helpers.check.exercise import Case, Exercise
-from helpers.cost.layers import GIB
-from helpers.cost.models import CARDS, MODELS
-from helpers.cost.service import Service
-from helpers.cost.step import step_time
+from matplotlib.axes import Axes
+from matplotlib.ticker import NullLocator
+
+from helpers.check.exercise import Exercise
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.explorer import Explorer, labelled_widget, number_slider
-from helpers.drawing.words import SMALL, pluralize, printable, require, shorten
-from helpers.plots.measured import line_chart
-from helpers.serve import fleet
-from helpers.serve.pages import PageManager
-from helpers.serve.scheduler import Plan, Scheduler
-from helpers.serve.simulation import simulate
+from helpers.drawing.words import SMALL, pluralize, printable, require, shorten, text_width
+from helpers.plots.batches import FILLS
 
-SLOTS, BUDGETS = (8, 16, 64), (64, 256, 512, 1024, 4096)
-REACHED_SHARE = 0.7  # share of the card's peak bandwidth and compute that is reached, as others have measured
-N_REQUESTS = 150
-GROWING_WAIT_MS = 5000  # a wait this long means a queue that grows while requests arrive
 SlotSteps = Sequence[Mapping[int, str]]  # one mapping per step, from each slot in use to its request
+WaitsOfRuns = Sequence[tuple[float, float]]  # the P99 of TTFT and the P99 of ITL of each run, ms
+SLOS_MS = 1000.0, 25.0  # for the P99 of TTFT and the P99 of ITL
+WAITS = "TTFT", "ITL"
 
 
-class P99Waits(NamedTuple):
-    """The 99th percentiles of two waits over all requests, in milliseconds."""
+class ServedRequest(Protocol):
+    """A request of the notebook that has been served: when it arrived, started and got its tokens, in s."""
 
-    first_word_ms: float  # the wait for the first word
-    gap_ms: float  # the longest wait between two words
-
-
-WaitsBySetting = Mapping[tuple[int, int], P99Waits]  # the keys are (slots, token budget)
-
-# Maps (users, prompt tokens, reply tokens) to the median time of a decode step in milliseconds, for
-# Llama-2-7B in 16 bits on an A100 80 GB.
-# Source: LMDeploy 0.1.0a1, docs/en/benchmark/a100_fp16.md at commit 3e391df, 2023.
-PUBLISHED_STEP_MS = {(1, 128, 2048): 10, (16, 128, 2048): 15, (32, 128, 2048): 21, (64, 128, 2048): 30}
+    name: object
+    arrived: float
+    started: float | None
+    times: list[float]
 
 
-class MeasuredStep(NamedTuple):
-    """The measured time of a decode step, and its lower bound."""
-
-    tokens_per_user: int  # number of cached tokens halfway through the reply
-    lower_bound_ms: float
-    measured_ms: float
-    bound_share: float  # lower bound / measured
-
-
-def measured_and_predicted_steps() -> dict[str, MeasuredStep]:
-    """Return the published decode steps and their lower bounds, by number of users."""
-    lines = {}
-    for (users, prompt, reply), ms in PUBLISHED_STEP_MS.items():
-        tokens = prompt + reply // 2
-        bound = 1000 * step_time(MODELS["Llama-2-7B"], CARDS["A100"], tokens, users).total
-        lines[str(users)] = MeasuredStep(tokens, bound, ms, bound / ms)
-    return lines
-
-
-@lru_cache(64)
-def simulate_waits(service: Service, requests_per_second: float, prefix_hits: bool) -> WaitsBySetting:
-    """Simulate a service with each combination of a number of slots and a token budget.
-
-    If a simulation never uses all of its slots, a smaller number of slots that is sufficient gives the same
-    waits. These waits are copied instead of simulated.
+def step_and_mask(step: Sequence[tuple[str, int, int]]) -> Picture:
+    """Draw the attention mask of a step: a row for each token that runs, a column for each KV entry.
 
     Args:
-        service: the service.
-        requests_per_second: mean number of requests that arrive per second.
-        prefix_hits: whether the KV entries of earlier turns are found in the cache.
-
-    Returns:
-        The waits by (slots, token budget).
+        step: for each request its name, the number of its tokens that are computed, and that run now.
     """
-    waits: dict[tuple[int, int], P99Waits] = {}
-    arrivals = fleet.chat_arrivals(service, N_REQUESTS, 0, requests_per_second, prefix_hits)
-    longest = max(len(request.prompt) + request.max_new_tokens for _, request in arrivals)
-    for budget in BUDGETS:
-        most, last = SLOTS[-1] + 1, SLOTS[-1]  # most slots in use at the same time, with `last` slots
-        for slots in reversed(SLOTS):
-            if most <= slots:
-                waits[slots, budget] = waits[last, budget]
-                continue
-            machine = fleet.Machine(service.model, service.card, REACHED_SHARE, 1e12, slots, budget)
-            scheduler, used = Scheduler(PageManager(slots, longest, prefix_caching=False), slots, budget), [0]
+    colours = {name: colour for (name, *_), colour in zip(step, FILLS, strict=False)}
+    requests = list(colours)
+    keys = [(name, place) for name, computed, n in step for place in range(computed + n)]
+    queries = [(name, place) for name, computed, n in step for place in range(computed, computed + n)]
+    mask = [[name == its and place <= at for its, place in keys] for name, at in queries]
+    columns = {name: [n for n, (its, _) in enumerate(keys) if its == name] for name in requests}
 
-            def step(
-                plan: Plan, machine: Any = machine, scheduler: Any = scheduler, used: Any = used
-            ) -> float:
-                used.append(len(scheduler.running))
-                return machine.plan_seconds(plan)
+    def draw(sheet: Sheet) -> None:
+        left, top, gap = 76.0, 62.0, 8.0
+        side = (sheet.width - left - 18 - gap * (len(requests) - 1)) / len(keys)
+        xs = [left + side * n + gap * requests.index(name) for n, (name, _) in enumerate(keys)]
+        sheet.text(left, 14, "KV entries, by position", bold=True)
+        sheet.text(18, 36, "runs", bold=True)
+        for name in requests:
+            first, last = columns[name][0], columns[name][-1]
+            sheet.note(xs[first], 36, name, colour="ink", bold=True)
+            sheet.note(xs[first] + side / 2, 52, str(keys[first][1]), at="center")
+            sheet.note(xs[last] + side / 2, 52, str(keys[last][1]), at="center")
+        for row, (name, position) in enumerate(queries):
+            y = top + side * row + gap * requests.index(name)
+            sheet.note(left - 10, y + side / 2, f"{name} {position}", at="right", colour="ink")
+            for x, (its, place), attends in zip(xs, keys, mask[row], strict=True):
+                fill = f"{colours[its]} fill" if attends else "none"
+                edge = colours[its] if attends else "faint"
+                sheet.box(x + 1, y + 1, side - 2, side - 2, fill=fill, edge=edge, radius=2)
+                if (name, position) == (its, place):
+                    sheet.disc(x + side / 2, y + side / 2, 2.5, colours[its])
 
-            waits[slots, budget] = P99Waits(*fleet.p99_waits([*simulate(scheduler, arrivals, step).values()]))
-            most, last = max(used), slots
-    return waits
-
-
-def count_slots_that_fit(service: Service, prefix_hits: bool) -> int:
-    """Return the number of slots whose KV entries fit in memory next to the weights.
-
-    With `prefix_hits`, the KV entries of shared tokens are stored only once, and those of all idle chats
-    remain in memory.
-    """
-    own = service.kv_nbytes(service.mean_context - service.shared_tokens * prefix_hits)
-    kept = service.weights_nbytes + prefix_hits * (
-        service.shared_nbytes + service.idle_chats * service.idle_nbytes
-    )
-    return max(0, int((service.memory_gib * GIB - kept) // own))
-
-
-class Limit(NamedTuple):
-    """A minimum or maximum for the number of slots or for the token budget."""
-
-    name: str
-    formula: str  # the formula in words
-    value: int
-
-
-def slot_and_budget_limits(service: Service) -> list[Limit]:
-    """Return the limits for the number of slots and for the token budget.
-
-    The KV entries of earlier turns are assumed not to be found in the cache. The minimum number of slots
-    follows from Little's law, if every wait between two words is as long as the SLO allows.
-    """
-    slo, prompt = service.itl_slo, service.mean_context - service.reply_tokens // 2
-    slots = math.ceil(service.mean_replying(slo))
-    tokens = math.ceil(service.requests_per_second * (prompt + service.reply_tokens) * slo)
-    step = partial(step_time, bandwidth_reached=REACHED_SHARE, compute_reached=REACHED_SHARE)
-
-    def seconds(budget: int) -> float:
-        chunk = budget - slots  # the last chunk of a prompt
-        texts = [*[(service.mean_context, 1)] * slots, (max(0, prompt - chunk), chunk)]
-        return step(service.model, service.card, texts).total
-
-    most = bisect(range(slots + 1, 2**16), slo, key=seconds) + slots
-    return [
-        Limit("slots, at least", "requests a second × tokens of a reply × SLO between words", slots),
-        Limit("slots, at most", "memory for rows ÷ rows of a text", count_slots_that_fit(service, False)),
-        Limit("budget, at least", "tokens that come in a second × SLO between words", tokens),
-        Limit("budget, at most", "the largest step within the SLO, by the equation", most),
-    ]
-
-
-@dataclass(frozen=True)
-class WaitMap:
-    """A picture of the 99th-percentile waits for each combination of a number of slots and a token budget.
-
-    Each cell shows two waits in milliseconds: for the first word, and between two words. The cell is filled
-    if each wait is within its limit and the slots fit in memory.
-    """
-
-    waits: WaitsBySetting  # as `simulate_waits` returns them
-    max_waits_ms: P99Waits  # the longest waits that are allowed
-    n_slots_that_fit: int  # number of slots that fit into memory
-    note: str = "For 99 of 100, ms: above to the first word, below between two words."
-
-    @property
-    def settings_within_limits(self) -> list[tuple[int, int]]:
-        """The pairs (slots, budget) whose waits are within `max_waits_ms` and whose slots fit in memory."""
-        return [
-            pair
-            for pair, both in self.waits.items()
-            if pair[0] <= self.n_slots_that_fit
-            and all(a <= b for a, b in zip(both, self.max_waits_ms, strict=True))
-        ]
-
-    def draw(self, sheet: Sheet) -> None:
-        """Draw the map on a sheet."""
-        left, top, high = 52.0, 64.0, 54.0
-        wide = (sheet.width - left - 12) / len(BUDGETS)
-        sheet.note(left, 18, "tokens of a step, at most", colour="ink")
-        sheet.note(12, 42, "slots", colour="ink")
-        for n, budget in enumerate(BUDGETS):
-            sheet.text(left + wide * (n + 0.5), 42, f"{budget:,}", at="center", size=SMALL, bold=True)
-        y, too_many = top, [slots for slots in SLOTS if slots > self.n_slots_that_fit]
-        for slots in SLOTS:
-            if [slots] == too_many[:1]:
-                sheet.line((12, y + 3), (sheet.width - 12, y + 3), dashes=(0, (5, 4)))
-                sheet.note(
-                    12,
-                    y + 16,
-                    f"below: more than {self.n_slots_that_fit} do not fit into memory",
-                    colour="ink",
-                )
-                y += 28
-            sheet.text(12, y + high / 2, str(slots), bold=True)
-            for n, budget in enumerate(BUDGETS):
-                x, fine = left + wide * n, (slots, budget) in self.settings_within_limits
-                fill, edge = ("generated fill", "generated") if fine else ("none", "line")
-                sheet.box(x + 2, y + 2, wide - 4, high - 4, fill=fill, edge=edge)
-                for at, ms, limit in zip((16, 37), self.waits[slots, budget], self.max_waits_ms, strict=True):
-                    style: dict[str, Any] = {"colour": "soft" if ms > limit else "ink", "bold": ms <= limit}
-                    sheet.note(x + wide / 2, y + at, format_wait_ms(ms), at="center", **style)
-            y += high
-
-    def in_words(self) -> str:
-        """Return the text alternative of the map."""
-        sentence = "; ".join(
-            f"{slots} slots, {budget:,}: {' and '.join(map(format_wait_ms, both))}"
-            for (slots, budget), both in sorted(self.waits.items())
+    parts = []
+    for name in requests:
+        places = [position for its, position in queries if its == name]
+        parts.append(
+            f"{name} runs {pluralize(len(places), 'token')}, positions {places[0]} to {places[-1]}, of "
+            f"{len(columns[name])} KV entries"
         )
-        good = (
-            ", ".join(
-                f"{slots} slots with {budget:,}" for slots, budget in sorted(self.settings_within_limits)
-            )
-            or "none"
-        )
-        alt = "Milliseconds to the first word, and the longest wait between two, by slots and budget"
-        return f"{alt}. {sentence}. {self.n_slots_that_fit} slots fit. Short enough: {good}."
-
-    def html(self) -> str:
-        """Return the picture of the map as HTML."""
-        return Picture(self.draw, self.in_words()).html()
+    cells = sum(map(sum, mask)), len(queries) * len(keys)
+    alt = f"{cells[0]} of {cells[1]} pairs may be scored, none of them between two requests"
+    return Picture(draw, f"The mask of a step. {'; '.join(parts)}. {alt}.")
 
 
-def format_wait_ms(ms: float) -> str:
-    """Return a wait in milliseconds as text, or "grows" if it is so long that the queue must be growing."""
-    return "grows" if ms >= GROWING_WAIT_MS else f"{ms:,.0f}"
+def slot_timeline(runs: Mapping[str, Sequence[Sequence[str]]], n_slots: int) -> Picture:
+    """Draw one chart per run, with a row per slot and a column per step.
 
-
-class SlotBudgetExplorer(Explorer):
-    """An explorer that shows with which slots and token budgets a service on one card meets both SLOs.
-
-    The waits are simulated. The simulation takes its step times from `step_time`. At first, the KV entries of
-    earlier turns are not found in the cache.
+    A request keeps its slot until it has finished. The steps in which it has the slot form one block. Idle
+    slots are hatched.
 
     Args:
-        service: the service that the initial settings describe.
-        ttft_slo: initial limit on the time to the first word, in seconds.
-    """
-
-    title = "Explorer: slots and budget, by what comes and by two SLOs"
-
-    def __init__(self, service: Service, ttft_slo: float) -> None:
-        self.service, self.ttft_slo = service, ttft_slo
-
-    def controls(self) -> dict[str, Any]:
-        one = self.service
-        ways = [("processed again", False), ("found (notebook 17)", True)]
-        return {
-            "arrivals": choice_knob("requests/s", (1, 2, 3, 4, 5), one.requests_per_second),
-            "message": choice_knob("new tokens", (100, 300, 1000, 3000), one.message_tokens),
-            "reply": choice_knob("reply tokens", (50, 100, 250, 500), one.reply_tokens),
-            "hits": labelled_widget("SelectionSlider", "earlier turns", options=ways, value=False),
-            "first": choice_knob("first word, ms", (100, 200, 300, 500, 1000, 2000), 1000 * self.ttft_slo),
-            "gap": choice_knob("between, ms", (10, 15, 20, 25, 40, 60), 1000 * one.itl_slo),
-        }
-
-    def service_with(self, arrivals: float, message: int, reply: int, **_: Any) -> Service:
-        """Return the explorer's service, changed to the current settings.
-
-        Args:
-            arrivals: number of requests per second.
-            message: number of tokens in a message.
-            reply: number of tokens in a reply.
-        """
-        chats = arrivals / self.service.turns
-        card = self.service.card.name
-        return replace(
-            self.service, card=card, message_tokens=message, reply_tokens=reply, chats_per_second=chats
-        )
-
-    def picture(self, **settings: Any) -> Any:
-        service, hits = self.service_with(**settings), settings["hits"]
-        waits = simulate_waits(service, settings["arrivals"], hits)
-        return WaitMap(
-            waits, P99Waits(settings["first"], settings["gap"]), count_slots_that_fit(service, hits)
-        )
-
-    def sentence_html(self, **settings: Any) -> str:
-        found = self.picture(**settings)
-        service = self.service_with(**settings)
-        tokens = (
-            service.message_tokens if settings["hits"] else service.mean_context - service.reply_tokens // 2
-        )
-        good = ", ".join(
-            f"{slots} slots with {budget:,}" for slots, budget in sorted(found.settings_within_limits)
-        )
-        return (
-            f"A prompt has {tokens:,} tokens to process, on average. "
-            f"{'Both SLOs are met with ' + good if good else 'No choice meets both SLOs'}."
-        )
-
-
-def choice_knob(label: str, choices: Sequence[float], initial: float) -> Any:
-    """Return a slider that chooses one of several numbers. The initial value is added to the choices."""
-    return number_slider(label, sorted({*choices, round(initial)}), round(initial))  # type: ignore[arg-type]
-
-
-def slot_timeline(runs: Mapping[str, SlotSteps], n_slots: int) -> Picture:
-    """Draw one chart per run, with a line per slot and a column per step.
-
-    The steps in which a request uses a slot form one block. Idle slots are hatched.
-
-    Args:
-        runs: maps the name of each run to its steps, of which there are at most 20. A step maps slots,
-            counted from 0, to requests.
+        runs: maps the name of each run to its steps, of which there are at most 20. A step lists the names of
+            the requests that run.
         n_slots: number of slots.
     """
     longest = max(map(len, runs.values()))
     require(longest <= 20, f"{longest} steps in the longest run; expected at most 20 to draw")
-    idle = {name: sum(n_slots - len(step) for step in steps) for name, steps in runs.items()}
+    slots = {name: slots_of_steps(steps, n_slots) for name, steps in runs.items()}
+    idle = {name: sum(n_slots - len(step) for step in steps) for name, steps in slots.items()}
 
     def draw(sheet: Sheet) -> None:
         left, high = 74.0, 30.0
         wide, top = (sheet.width - left - 18) / longest, 22.0
-        for name, steps in runs.items():
+        for name, steps in slots.items():
             heading = f"{name}: {pluralize(len(steps), 'step')}"
             sheet.text(18, top, shorten(heading, sheet.width - 36, bold=True), bold=True)
             begin_y = top + 20
@@ -343,9 +127,27 @@ def slot_timeline(runs: Mapping[str, SlotSteps], n_slots: int) -> Picture:
             + " ".join(f"{who or 'idle'} {end - begin}" for who, begin, end in slot_occupancy(steps, slot))
             for slot in range(n_slots)
         )
-        for name, steps in runs.items()
+        for name, steps in slots.items()
     )
     return Picture(draw, f"Slots against steps. {alt}.")
+
+
+def slots_of_steps(steps: Sequence[Sequence[str]], n_slots: int) -> list[dict[int, str]]:
+    """Give each request the first free slot, for as long as it runs; return the slots in use in each step.
+
+    Args:
+        steps: the names of the requests that run in each step, at most `n_slots`.
+        n_slots: number of slots.
+    """
+    slots: dict[int, str] = {}
+    found = []
+    for names in steps:
+        slots = {slot: name for slot, name in slots.items() if name in names}
+        for name in names:
+            if name not in slots.values():
+                slots[next(slot for slot in range(n_slots) if slot not in slots)] = name
+        found.append(dict(slots))
+    return found
 
 
 class Occupancy(NamedTuple):
@@ -378,19 +180,199 @@ def _hatched(sheet: Sheet, x: float, y: float, wide: float, high: float) -> None
         sheet.line(start, (x + min(far, wide), y + max(far - wide, 0)), colour="line", width=1)
 
 
-def ttft_and_gap_by_budget(
-    budgets: Sequence[int], ttft_ms: Sequence[float], gap_ms: Sequence[float]
-) -> Picture:
-    """Draw how the token budget affects a long prompt, and the requests that run at the same time.
+def request_lanes(run: Sequence[ServedRequest], late: ServedRequest, n_before: int = 5) -> Picture:
+    """Draw requests as lanes over time: in the queue, the chunks of the prompt, the reply.
+
+    The picture ends soon after the first token of the late request, whose waits are written in its lane.
 
     Args:
-        budgets: the token budgets (tokens per step), in ascending order.
-        ttft_ms: for each budget, the time to the first token of the long prompt, in milliseconds.
-        gap_ms: for each budget, the longest wait between two words of the other requests, in milliseconds.
+        run: the requests of a run, in any order.
+        late: one of them.
+        n_before: the number of requests to show that arrived before it.
     """
-    series = {"TTFT of the long prompt": ttft_ms, "longest wait of others": gap_ms}
-    across = "tokens of a step, at most"
-    return line_chart("milliseconds", "ms", across, budgets, series, "xy")
+    arrived = [request for request in run if request.arrived <= late.arrived]
+    requests = sorted(arrived, key=lambda request: request.arrived)[-n_before - 1 :]
+    zero, chosen = late.arrived, str(late.name)
+    lanes: list[tuple[str, list[float]]] = []
+    for request in requests:
+        seconds = request.arrived, float(request.started or 0), request.times[0], request.times[-1]
+        lanes.append((str(request.name), [second - zero for second in seconds]))
+    _, begun, first, _ = lanes[-1][1]
+    begin, end = min(ends[0] for _, ends in lanes) - 0.1, first + 0.35
+    parts = [("queue", "panel", "soft"), ("its prompt, in chunks", "ink", "ink")]
+    parts += [("its reply", "generated fill", "generated")]
+
+    def draw(sheet: Sheet) -> None:
+        left, high, top, x = 46.0, 30.0, 46.0, 18.0
+        scale = (sheet.width - left - 18) / (end - begin)
+        for name, fill, edge in parts:
+            sheet.box(x, 13, 14, 14, fill=fill, edge=edge, radius=2)
+            sheet.note(x + 21, 20, name)
+            x += 21 + text_width(name, SMALL) + 18
+        base = top + high * len(lanes) + 2
+        for at in (0.0, begun, first):
+            x = left + scale * (at - begin)
+            sheet.line((x, top - 6), (x, base), colour="soft", width=1, dashes=(0, (3, 3)))
+        for n, (name, ends) in enumerate(lanes):
+            y = top + high * n
+            sheet.text(left - 9, y + 12, name, at="right", size=SMALL, bold=name == chosen)
+            for (part, fill, edge), start, stop in zip(parts, ends[:-1], ends[1:], strict=True):
+                start, stop = max(start, begin), min(stop, end)
+                if stop <= start:
+                    continue
+                at, wide = left + scale * (start - begin), scale * (stop - start)
+                sheet.box(at, y, wide, 24, fill=fill, edge=edge, radius=2)
+                message = f"{stop - start:.2f} s"
+                if name == chosen and part != "its reply" and text_width(message, SMALL, bold=True) < wide:
+                    colour = "paper" if fill == "ink" else "ink"
+                    sheet.note(at + wide / 2, y + 12, message, at="center", colour=colour, bold=True)
+        for tick in range(math.ceil(2 * begin), math.floor(2 * end) + 1):
+            at = left + scale * (tick / 2 - begin)
+            sheet.line((at, base), (at, base + 5), colour="soft", width=1)
+            sheet.note(at, base + 15, f"{tick / 2:g}".replace("-", "\u2212"), at="center")
+        sheet.note(sheet.width - 18, base + 36, f"seconds from the arrival of request {chosen}", at="right")
+
+    sentence = "; ".join(
+        f"{name} arrives at {a:.2f} s, is in the queue for {b - a:.2f}, its prompt takes {f - b:.2f}"
+        for name, (a, b, f, _) in lanes
+    )
+    first_token = f"Request {chosen} gets its first token after {first:.2f} s"
+    return Picture(draw, f"Requests over seconds. {sentence}. {first_token}.".replace("-", "\u2212"))
+
+
+def waits_by_setting(panels: Mapping[str, Mapping[int, WaitsOfRuns]]) -> Picture:
+    """Draw the P99 of TTFT and of ITL over a setting, of several runs: the median, and the range as a bar.
+
+    A disc is filled if all runs keep the SLO in SLOS_MS.
+
+    Args:
+        panels: maps the heading of each panel to its settings, and each setting to the waits of its runs.
+    """
+    columns = {
+        heading: {x: [sorted(column) for column in zip(*runs, strict=True)] for x, runs in settings.items()}
+        for heading, settings in panels.items()
+    }
+    every = [[ms for panel in columns.values() for both in panel.values() for ms in both[k]] for k in (0, 1)]
+    limits = [(min(*every[0], SLOS_MS[0]) / 1.4, 1.9 * max(every[0]))]
+    limits += [(min(*every[1], SLOS_MS[1]) / 3.4, 1.9 * max(every[1]))]
+
+    def draw(sheet: Sheet) -> None:
+        sheet.line((18, 20), (46, 20), colour="value", dashes=(0, (2, 2)))
+        sheet.note(54, 20, f"the SLO: {SLOS_MS[0] / 1000:g} s for TTFT, {SLOS_MS[1]:g} ms for ITL")
+        for x, fill, text in ((32.0, "value", "kept in all runs"), (190.0, "paper", "broken in one or more")):
+            sheet.disc(x, 44, 5, fill, "ink", 1)
+            sheet.note(x + 22, 44, text)
+        y = 44.0
+        for heading, settings in columns.items():
+            y += 38
+            sheet.text(18, y, heading, bold=True)
+            for k, name in enumerate(WAITS):
+                sheet.note(18, y + 26, f"P99 of {name}", colour="ink")
+                axes = sheet.add_axes(68, y + 40, sheet.width - 18, y + 144, "")
+                axes.set(yscale="log", ylim=limits[k], xlim=(-0.5, len(settings) - 0.5))
+                axes.set_xticks(range(len(settings)), [f"{x:,}" if k else "" for x in settings])
+                _draw_waits(sheet, axes, [both[k] for both in settings.values()], SLOS_MS[k])
+                y += 138
+            y += 26
+            sheet.bottom = y + 6  # nothing is written across
+
+    sentences = []
+    for heading, settings in columns.items():
+        for x, both in settings.items():
+            parts = []
+            for name, slo, column in zip(WAITS, SLOS_MS, both, strict=True):
+                low, middle, high = (_format_ms(ms) for ms in (column[0], median(column), column[-1]))
+                kept = f"{sum(ms <= slo for ms in column)} of {len(column)}"
+                parts.append(f"{name} {middle} ({low} to {high}), kept in {kept}")
+            sentences.append(f"{heading}, {x:,}: {'; '.join(parts)}")
+    return Picture(draw, f"P99 of TTFT and ITL, median and range. {'. '.join(sentences)}.")
+
+
+def _draw_waits(sheet: Sheet, axes: Axes, columns: Sequence[Sequence[float]], slo: float) -> None:
+    """Draw sorted waits, in ms, at 0, 1, … of axes: their ranges and medians, and the SLO."""
+    _ticks_of_ms(axes, "y", [10, 25, 100, 250, 1000, 2000, 5000])
+    axes.plot([-0.5, len(columns) - 0.5], [slo, slo], color="value", lw=1.2, ls=(0, (2, 2)))
+    axes.plot(range(len(columns)), [median(column) for column in columns], color="ink", lw=1.4)
+    for x, column in enumerate(columns):
+        middle = median(column)
+        axes.plot([x, x], [column[0], column[-1]], color="soft", lw=4)
+        fill = "value" if column[-1] <= slo else "paper"
+        axes.plot([x], [middle], "o", ms=9, mfc=fill, mec="ink", mew=1)
+        below = slo < 1000 and middle <= slo  # where the SLO is not written over
+        px, py = sheet.data_to_sheet(axes, x, column[0] if below else column[-1])
+        sheet.note(px, py + (17 if below else -15), _format_ms(middle), at="center", colour="ink")
+
+
+def _format_ms(ms: float) -> str:
+    return f"{ms:.0f} ms" if ms < 950 else f"{ms / 1000:.2f} s"
+
+
+def _ticks_of_ms(axes: Axes, axis: str, places: Sequence[float]) -> None:
+    """Label a logarithmic axis of milliseconds at those of the places that are within its limits."""
+    low, high = getattr(axes, f"get_{axis}lim")()
+    one = getattr(axes, f"{axis}axis")
+    one.set_minor_locator(NullLocator())
+    getattr(axes, f"set_{axis}ticks")([ms for ms in places if low < ms < high])
+    one.set_major_formatter(lambda ms, _: f"{ms / 1000:g} s" if ms >= 1000 else f"{ms:g} ms")
+
+
+def both_waits(series: Mapping[str, Mapping[int, WaitsOfRuns]]) -> Picture:
+    """Draw the P99 of ITL against the P99 of TTFT: a dot for each run, and a line through the medians.
+
+    The corner in which both SLOs are kept is filled.
+
+    Args:
+        series: maps the name of each line, at most two, to its settings, and each setting to the waits of its
+            runs. A setting is written next to its median.
+    """
+    every = [pair for settings in series.values() for runs in settings.values() for pair in runs]
+    low, high = ([end(pair[k] for pair in every) for k in (0, 1)] for end in (min, max))
+    medians = {
+        name: {x: [median(column) for column in zip(*runs, strict=True)] for x, runs in settings.items()}
+        for name, settings in series.items()
+    }
+    marks = list(zip(series, ("ink", "value"), ("paper", "value"), ("-", (0, (5, 2.5))), strict=False))
+
+    def draw(sheet: Sheet) -> None:
+        for n, (name, colour, fill, dashes) in enumerate(marks):
+            sheet.line((18, 20 + 24 * n), (46, 20 + 24 * n), colour=colour, width=1.6, dashes=dashes)
+            sheet.disc(32, 20 + 24 * n, 5, fill, colour, 1.4)
+            sheet.note(54, 20 + 24 * n, name, colour="ink")
+        top = 34.0 + 24 * len(marks)
+        sheet.note(18, top, "P99 of ITL", colour="ink")
+        axes = sheet.add_axes(68, top + 14, sheet.width - 18, top + 284, "P99 of TTFT")
+        axes.set(xscale="log", yscale="log", xlim=(low[0] / 1.3, high[0] * 1.25))
+        axes.set(ylim=(low[1] / 1.25, high[1] * 1.25))
+        _ticks_of_ms(axes, "x", [700, 1000, 1500, 2000, 3000])
+        _ticks_of_ms(axes, "y", [10, 15, 25, 50, 100])
+        right, up = SLOS_MS
+        corner = [0, right], [up, up], "value fill"
+        axes.fill_between(*corner[:2], color=corner[2], zorder=0)
+        axes.plot([right, right, 0.1], [0.1, up, up], color="value", lw=1.2, ls=(0, (2, 2)))
+        sheet.note(76, top + 270, "both kept", colour="ink")
+        for name, colour, fill, dashes in marks:
+            for runs in series[name].values():
+                axes.plot(*zip(*runs, strict=True), "o", ms=3, color=colour, alpha=0.45, mew=0)
+            points = [*medians[name].values()]
+            axes.plot(*zip(*points, strict=True), color=colour, lw=1.6, ls=dashes)
+            axes.plot(*zip(*points, strict=True), "o", ms=9, mfc=fill, mec=colour, mew=1.4)
+        for n, (name, colour, *_) in enumerate(marks):
+            for x, (ttft, itl) in medians[name].items():
+                px, py = sheet.data_to_sheet(axes, ttft, itl)
+                place, at = ((px - 7, py + 13), "right") if n else ((px + 9, py - 13), "left")
+                sheet.note(*place, f"{x:,}", at=at, colour=colour)
+
+    sentence = ". ".join(
+        f"{name}: "
+        + "; ".join(
+            f"{x:,}: {_format_ms(ttft)} and {itl:.0f} ms, both SLOs kept in "
+            f"{sum(all(a <= b for a, b in zip(run, SLOS_MS, strict=True)) for run in series[name][x])} of "
+            f"{len(series[name][x])} runs"
+            for x, (ttft, itl) in settings.items()
+        )
+        for name, settings in medians.items()
+    )
+    return Picture(draw, f"P99 of TTFT and of ITL, medians of runs. {sentence}.")
 
 
 def schedule_prompt_tokens(
@@ -438,41 +420,4 @@ next_step = Exercise(
         lambda waiting, running, budget: [min(n, (budget - running) // len(waiting)) for n in waiting],
     ],
     success="3 who run and a budget of 10 leave 7: 5 for the first prompt, 2 for the second.",
-)
-
-KNOB_FOR_COMPLAINT = {
-    "people wait in line": "more slots",
-    "words stall": "smaller budget",
-    "a long first wait": "larger budget",
-    "slow and full": "another machine",
-}
-
-
-def with_wrong_choices(complaint: str, *wrong_choices: str) -> list[dict[str, str]]:
-    """Return one wrong answer per wrong choice.
-
-    Each is a copy of KNOB_FOR_COMPLAINT in which the complaint has this wrong choice.
-    """
-    return [KNOB_FOR_COMPLAINT | {complaint: other} for other in wrong_choices]
-
-
-knobs = Exercise(
-    name="knobs",
-    todo="write one of CHOICES for each complaint.",
-    cases=[
-        Case((complaint,), complaint, expected_in_words="another choice") for complaint in KNOB_FOR_COMPLAINT
-    ],
-    right_answer=KNOB_FOR_COMPLAINT,
-    run_case=operator.getitem,
-    wrong_answers=[
-        "those in line have no slot; a budget deals out the tokens of those who have one.",
-        *with_wrong_choices("people wait in line", "smaller budget", "larger budget"),
-        "one step with the whole book takes 130 ms, on any number of slots: a smaller budget cuts it up.",
-        *with_wrong_choices("words stall", "more slots", "larger budget", "another machine"),
-        "slots are free and nobody waits but for this prompt: its chunks are too small.",
-        *with_wrong_choices("a long first wait", "more slots", "smaller budget", "another machine"),
-        "words are late without any prompt beside them: no budget changes that, and the machine is full.",
-        *with_wrong_choices("slow and full", "smaller budget", "larger budget"),
-    ],
-    success="a line wants slots, stalls a smaller budget, slow prompts a larger one, a full machine another.",
 )

@@ -33,19 +33,21 @@ Plan = list[tuple[Request, int]]  # which requests run in a step, and how many t
 class Scheduler:
     """Notebook 16's scheduler: replies first, then prompts in chunks, in order of arrival."""
 
+    waiting: deque[Request]
+    running: list[Request]
+
     def __init__(self, max_num_seqs: int, max_num_batched_tokens: int, kv_entries: int) -> None:
         self.max_num_seqs = max_num_seqs  # slots
         self.max_num_batched_tokens = max_num_batched_tokens  # token budget, no smaller than the slots
         self.kv_entries = kv_entries  # tokens for which memory has room
-        self.waiting: deque[Request] = deque()  # in order of arrival
-        self.running: list[Request] = []  # in order of arrival
+        self.waiting, self.running = deque(), []  # both in order of arrival
 
     def schedule(self) -> Plan:
         """Plan the next step: who runs, and how many tokens of each."""
         while self.used() > self.kv_entries:
             self.preempt()
-        plan: Plan = []
-        budget = self.max_num_batched_tokens
+        plan: Plan
+        plan, budget = [], self.max_num_batched_tokens
         for request in self.running:  # rules 1 and 2: a token of each reply, then a piece of a prompt
             n = min(request.known - request.computed, budget)
             plan.append((request, n))
@@ -67,8 +69,7 @@ class Scheduler:
         return self.used() + self.waiting[0].known <= self.kv_entries
 
     def preempt(self) -> None:
-        """Memory is full: the youngest gives up its KV entries, and waits again, first in the queue."""
-        request = self.running.pop()
+        request = self.running.pop()  # the youngest gives up its KV entries
         request.computed = 0
         self.waiting.appendleft(request)
 
