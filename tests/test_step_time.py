@@ -98,7 +98,7 @@ def test_shipped_model_windows_states_and_latents() -> None:
     assert state.attention == 16 * 10 * 24 * 4 * 256 + 48 * 4 * 48 * 128 * 128
 
 
-def test_a_step_reads_the_indexers_keys_and_the_selected_entries() -> None:
+def test_a_step_reads_indexer_keys_and_selected_entries() -> None:
     """DeepSeek-V3.2: entries of 576 numbers, keys of 128 for an indexer of 64 heads, 2,048 selected."""
     model = model_of(DATED["models"]["DeepSeek-V3.2"].value)
     for cached, read in ((100, 100), (50_000, 2048)):

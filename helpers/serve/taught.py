@@ -43,7 +43,7 @@ class Scheduler:
         self.waiting, self.running = deque(), []  # both in order of arrival
 
     def schedule(self) -> Plan:
-        """Plan the next step: who runs, and how many tokens of each."""
+        """Plan the next step: which requests run, and how many tokens of each."""
         while self.used() > self.kv_entries:
             self.preempt()
         plan: Plan
