@@ -17,7 +17,7 @@ Waits = tuple[float, float]  # of one draw: 99th percentiles of TTFT and of ITL,
 def fleets(
     tokens: Mapping[str, int], colocated: Mapping[str, int], disaggregated: Mapping[str, tuple[int, int]]
 ) -> Picture:
-    """Draw what is left of a prompt, and a square for each card that a fleet needs, in two kinds of fleet.
+    """Draw what is left of a prompt, and a square for each card that a fleet needs, in a colocated and in a disaggregated fleet.
 
     Args:
         tokens: how many tokens of a prompt are left to process, on average, by what is found. The first
@@ -78,7 +78,7 @@ def ttft_and_itl(
     are kept is shaded.
 
     Args:
-        fleets: maps the names of two kinds of fleet to the waits of each draw, by the name of a setting. The
+        fleets: maps the names of two fleets to the waits of each draw, by the name of a setting. The
             first kind's dots have their labels on the left and the second's on the right.
         max_ttft_ms, max_itl_ms: the SLOs, in milliseconds.
     """
