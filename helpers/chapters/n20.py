@@ -17,7 +17,7 @@ Waits = tuple[float, float]  # of one draw: 99th percentiles of TTFT and of ITL,
 def fleets(
     tokens: Mapping[str, int], colocated: Mapping[str, int], disaggregated: Mapping[str, tuple[int, int]]
 ) -> Picture:
-    """Draw what is left of a prompt, and a square for each card that a fleet needs, in a colocated and in a disaggregated fleet.
+    """Draw what is left of a prompt, and the cards of the smallest colocated and disaggregated fleet.
 
     Args:
         tokens: how many tokens of a prompt are left to process, on average, by what is found. The first
