@@ -79,7 +79,7 @@ def ttft_and_itl(
 
     Args:
         fleets: maps the names of two fleets to the waits of each draw, by the name of a setting. The
-            first kind's dots have their labels on the left and the second's on the right.
+            first fleet's dots have their labels on the left and the second's on the right.
         max_ttft_ms, max_itl_ms: the SLOs, in milliseconds.
     """
     columns = {
