@@ -81,18 +81,6 @@ def dot_two_by_four(x: Array, y: Array, a: Array, b: Array, c: Array, d: Array) 
     return (xa, xb, xc, xd), (ya, yb, yc, yd)
 
 
-@njit(**SERIAL)
-def dot_next_by_four(x: Array, n: int, a: Array, b: Array, c: Array, d: Array) -> tuple[FourDots, FourDots]:
-    """Return the dot products of rows n and n + 1 of x with four rows a, b, c, d of a matrix.
-
-    x has shape (N, C). If n is the last row of x, its products are returned twice.
-    """
-    if n + 1 < x.shape[0]:
-        return dot_two_by_four(x[n], x[n + 1], a, b, c, d)
-    last = dot_one_by_four(x[n], a, b, c, d)
-    return last, last
-
-
 @njit(**PARALLEL)
 def linear_loop(x: Array, matrix: Array, scale: Array, bias: Array, out: Array) -> None:
     """Multiply x by a matrix with scaled rows, add the bias, and store the result in out.
@@ -103,16 +91,25 @@ def linear_loop(x: Array, matrix: Array, scale: Array, bias: Array, out: Array) 
     N, F = out.shape
     quarter = (F + 3) // 4
     for row in prange(quarter):
-        a, b = matrix[row], matrix[min(row + quarter, F - 1)]
-        c, d = matrix[min(row + 2 * quarter, F - 1)], matrix[min(row + 3 * quarter, F - 1)]
-        for n in range(0, N, 2):
-            first, second = dot_next_by_four(x, n, a, b, c, d)
-            for i in range(4):
-                f = row + i * quarter
-                if f < F:
-                    out[n, f] = first[i] * scale[f] + bias[f]
-                    if n + 1 < N:
-                        out[n + 1, f] = second[i] * scale[f] + bias[f]
+        rows = (row, min(row + quarter, F - 1), min(row + 2 * quarter, F - 1), min(row + 3 * quarter, F - 1))
+        a, b, c, d = matrix[rows[0]], matrix[rows[1]], matrix[rows[2]], matrix[rows[3]]
+        for n in range(0, N - 1, 2):
+            first, second = dot_two_by_four(x[n], x[n + 1], a, b, c, d)
+            store_four(first, rows, scale, bias, out[n])
+            store_four(second, rows, scale, bias, out[n + 1])
+        if N % 2:
+            store_four(dot_one_by_four(x[N - 1], a, b, c, d), rows, scale, bias, out[N - 1])
+
+
+@njit(**SERIAL)
+def store_four(
+    dots: FourDots, rows: tuple[int, int, int, int], scale: Array, bias: Array, out: Array
+) -> None:
+    """Scale four dot products, add the biases, and store them in out, (F,), at the matrix's rows."""
+    out[rows[0]] = dots[0] * scale[rows[0]] + bias[rows[0]]
+    out[rows[1]] = dots[1] * scale[rows[1]] + bias[rows[1]]
+    out[rows[2]] = dots[2] * scale[rows[2]] + bias[rows[2]]
+    out[rows[3]] = dots[3] * scale[rows[3]] + bias[rows[3]]
 
 
 @njit(**PARALLEL)
@@ -127,14 +124,20 @@ def gated_linear_loop(x: Array, matrix: Array, scale: Array, out: Array) -> None
     for row in prange(half):
         other = min(row + half, F - 1)
         a, b, c, d = matrix[row], matrix[other], matrix[F + row], matrix[F + other]
-        for n in range(0, N, 2):
-            first, second = dot_next_by_four(x, n, a, b, c, d)
-            for i in range(2):
-                f = row + i * half
-                if f < F:
-                    out[n, f] = silu(first[i] * scale[f]) * first[2 + i] * scale[F + f]
-                    if n + 1 < N:
-                        out[n + 1, f] = silu(second[i] * scale[f]) * second[2 + i] * scale[F + f]
+        for n in range(0, N - 1, 2):
+            first, second = dot_two_by_four(x[n], x[n + 1], a, b, c, d)
+            store_gated(first, row, other, scale, out[n])
+            store_gated(second, row, other, scale, out[n + 1])
+        if N % 2:
+            store_gated(dot_one_by_four(x[N - 1], a, b, c, d), row, other, scale, out[N - 1])
+
+
+@njit(**SERIAL)
+def store_gated(dots: FourDots, row: int, other: int, scale: Array, out: Array) -> None:
+    """Store in out, (F,), the gated products of two rows: `dots` has two of gate, then two of up."""
+    F = out.shape[0]
+    out[row] = silu(dots[0] * scale[row]) * dots[2] * scale[F + row]
+    out[other] = silu(dots[1] * scale[other]) * dots[3] * scale[F + other]
 
 
 @njit(**SERIAL)
