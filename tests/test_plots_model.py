@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from matplotlib.text import Text
 
 from helpers import plots
 from helpers.chapters import a1, n06, n07, n08, n09, n10, n11, n12, n14, n15, n16, n17, n18, n19, n20, n21
@@ -252,11 +253,26 @@ def test_colours_of_reading_and_of_steps_without_parts() -> None:
     figure = picture_of("waterfall").figure
     names = {name: len(boxes(figure, name)) for name in ("query", "soft", "generated", "value")}
     assert names == {
-        "query": 3,
-        "soft": 4,
-        "generated": 3,
-        "value": 3,
-    }  # a key, and two bars; soft: two of each
+        "query": 5,
+        "soft": 5,
+        "generated": 5,
+        "value": 5,
+    }  # a key, and two bars with a number below each; soft: two keys, and a whole bar
+
+
+def test_bars_of_several_pictures_have_one_scale() -> None:
+    def width(up_to: float) -> float:
+        picture = plots.waterfall({"a step": ({}, 2.0)}, "one decode step", up_to=up_to)
+        return max(box.get_width() for box in boxes(picture.figure, "soft"))
+
+    assert width(8) == pytest.approx(width(0) / 4)
+    assert width(1) == width(0), "a step that takes longer is drawn in full"
+
+
+def test_a_bar_carries_the_milliseconds_of_its_parts() -> None:
+    drawn = [text.get_text() for text in picture_of("waterfall").figure.findobj(Text)]
+    for parts in (SHARED, BITS):
+        assert {f"{end - start:.2f}" for start, end in parts.values()} <= {*drawn}
 
 
 def test_moving_median_does_not_lag() -> None:

@@ -14,19 +14,22 @@ PartsAndMeasuredMs = tuple[Mapping[str, StartEnd], float]
 COLOURS = {"reading": "query", "matrices": "query", "rest": "soft", "the whole step": "soft"}
 
 
-def waterfall(steps: Mapping[str, PartsAndMeasuredMs], title: str) -> Picture:
+def waterfall(steps: Mapping[str, PartsAndMeasuredMs], title: str, up_to: float = 0.0) -> Picture:
     """Draw the duration of each step as a bar, divided into the parts of the step that are known.
 
-    Parts that overlap in time are drawn one above the other. "reading" and "matrices" have the colour of
-    weights. "rest" is grey, and so is the whole bar of a step without known parts.
+    Parts that overlap in time are drawn one above the other. Below a bar are the milliseconds of its parts.
+    "reading" and "matrices" have the colour of weights. "rest" is grey, and so is the whole bar of a step
+    without known parts.
 
     Args:
         steps: maps the label of each step to a pair: (parts, measured duration in milliseconds). The parts
             are a dict from names to (start, end) in milliseconds. Besides the three names above, all steps
             together may have up to 4 others. Bars are drawn in the order of the mapping.
         title: the heading.
+        up_to: milliseconds for which there is space, so that several pictures have one scale. If it is less
+            than the longest step takes, it has no effect.
     """
-    most = max(_end(parts, measured) for parts, measured in steps.values())
+    most = max(up_to, *(_end(parts, measured) for parts, measured in steps.values()))
     bars = {name: parts or {"the whole step": (0.0, measured)} for name, (parts, measured) in steps.items()}
     others = iter(("generated", "value", "key", "ink"))
     colours: dict[str, str] = {}
@@ -45,6 +48,8 @@ def waterfall(steps: Mapping[str, PartsAndMeasuredMs], title: str) -> Picture:
                 sheet.box(x, y + down, (end - start) * scale, high, fill=fill, radius=0)
             ms = f"{format_digits(measured)} ms"
             sheet.text(left + _end(parts, measured) * scale + 8, y + 12, ms, bold=True)
+            if parts:
+                y += _milliseconds(sheet, y + 38, parts, colours) + 8
             y += 58
 
     sentence = "; ".join(
@@ -60,6 +65,17 @@ def waterfall(steps: Mapping[str, PartsAndMeasuredMs], title: str) -> Picture:
 
 def _end(parts: Mapping[str, StartEnd], measured: float) -> float:
     return max(measured, *(end for _, end in parts.values())) if parts else measured
+
+
+def _milliseconds(sheet: Sheet, y: float, parts: Mapping[str, StartEnd], colours: Mapping[str, str]) -> float:
+    """Write the duration of each part after a square in its colour, and return the height, in px."""
+    x = 18.0
+    for part, (start, end) in parts.items():
+        sheet.square(x + 5, y, 10, colours[part])
+        ms = f"{end - start:.2f}"
+        sheet.note(x + 14, y, ms)
+        x += 26 + text_width(ms, SMALL)
+    return 18.0
 
 
 def _lane(part: str, parts: Mapping[str, StartEnd]) -> tuple[int, int]:
