@@ -21,5 +21,5 @@ def main() -> None:
     if reason := ladder.why_unusable():
         sys.exit(f"{reason}. Nothing was written; stop all other programs and try again.")
     rounded = json.loads(json.dumps(asdict(ladder)), parse_float=lambda x: float(f"{float(x):.3g}"))
-    print(rounded["measured"])
+    print(rounded["measured_ms"])
     n13.RECORDED_LADDER_FILE.write_text(json.dumps(rounded, indent=2) + "\n", encoding="utf-8")

@@ -1,16 +1,17 @@
 """The measurements, the exercise and the prediction of notebook 13: the time of a decode step.
 
-The step is timed unchanged and then after each of four changes. Every time is compared with its lower bound.
+The step is timed unchanged and then after each of five changes. Every time is compared with its lower bound.
 All times in milliseconds are those of the fastest of many calls.
 
-ladder.json stores the times that a machine with two idle cores needs. They are used on machines that are busy
-or have only one core. To write the file, run `python -m tools ladder` on an idle machine.
+ladder.json stores the times that a machine with two idle cores needs. They are the numbers of the notebook's
+text. To write the file, run `python -m tools ladder` on an idle machine.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,8 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 import torch
+import torch.nn.functional as F
+from torch import nn
 
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
@@ -27,17 +30,19 @@ from helpers.cost.roofline import Roofline
 from helpers.cost.step import StepSeconds, step_time, step_work
 from helpers.drawing.tables import Table
 from helpers.model.config import ModelConfig
-from helpers.model.fast import FastTransformer, NarrowLinear, quantize_weight, speed_up
+from helpers.model.fast import FastTransformer, quantize_weight, speed_up
+from helpers.model.kernels import SERIAL, Array, linear_loop
 from helpers.model.sizes import CONFIGS, narrow_config
 from helpers.model.transformer import Transformer
 from helpers.timing import count_operators, machine
-from helpers.timing.steps import decode_step_task, fastest_ms, fastest_part_ms
+from helpers.timing.steps import decode_step_task, fastest_ms
 from helpers.timing.turns import Task
 
 RECORDED_LADDER_FILE = Path(__file__).parent / "data" / "ladder.json"
 N_CACHED_TOKENS = 256  # number of cached tokens before each step
 CORES = torch.get_num_threads()  # PyTorch uses one thread per core
 UNCHANGED = "as it is"
+OWN_PRODUCTS = "our own products"
 
 
 class StepVariant(NamedTuple):
@@ -47,9 +52,10 @@ class StepVariant(NamedTuple):
     weight_bits: int
 
 
-STEP_VARIANTS = {  # unchanged, and after each of four changes
+STEP_VARIANTS = {  # unchanged, and after each of five changes
     UNCHANGED: StepVariant(False, 32),
-    "compiled, its own products": StepVariant(False, 32),
+    OWN_PRODUCTS: StepVariant(False, 32),
+    "one call for all layers": StepVariant(False, 32),
     "all cores share each matrix": StepVariant(True, 32),
     "half the bytes": StepVariant(True, 16),
     "a quarter of the bytes": StepVariant(True, 8),
@@ -68,32 +74,79 @@ def measure_launch_overhead_seconds() -> float:
     return machine.measure_launch_overhead(steps)
 
 
-def measure_products_ms(model: Transformer, step: Task, launch_seconds: float, n_turns: int) -> float:
-    """Return how many milliseconds a decode step spends on its matrix products, without launch overhead.
+class OwnLinear(nn.Module):
+    """A linear layer for a batch of one that uses the compiled loop in place of PyTorch's operator."""
 
-    Args:
-        model: the model that the step runs.
-        step: task that runs a decode step.
-        launch_seconds: launch overhead of one operator, in seconds.
-        n_turns: number of turns in which the step is timed. With more turns, the result varies less.
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.matrix, self.scale = quantize_weight(linear.weight.detach().numpy(), bits=32)
+        self.bias = np.zeros_like(self.scale)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = torch.empty(*x.shape[:-1], len(self.matrix))
+        linear_loop(x.numpy()[0], self.matrix, self.scale, self.bias, out.numpy()[0])
+        return out
+
+
+def with_own_products(model: Transformer) -> Transformer:
+    """Return a copy of a model in which each linear layer is an `OwnLinear`."""
+    own = deepcopy(model)
+    for part in [*own.modules()]:
+        for name, child in part.named_children():
+            if isinstance(child, nn.Linear):
+                setattr(part, name, OwnLinear(child))
+    return own
+
+
+def torch_products_task(model: Transformer) -> Task:
+    """Return a task that runs all matrix products of a decode step, as PyTorch computes them."""
+    weights = [part.weight.detach() for part in model.modules() if isinstance(part, nn.Linear)]
+    x = {columns: torch.ones(1, 1, columns) for columns in {weight.shape[1] for weight in weights}}
+    return lambda: [F.linear(x[weight.shape[1]], weight) for weight in weights]
+
+
+def compiled_products_task(twin: FastTransformer) -> Task:
+    """Return a task that runs all matrix products of a decode step, as the compiled loop computes them."""
+    lm_head = [part[None] for part in (twin.lm_head.matrix, twin.lm_head.scale, twin.lm_head.bias)]
+    jobs = [
+        (np.ones((1, stacked[0].shape[2]), np.float32), *stacked, np.empty((1, stacked[0].shape[1]), "f4"))
+        for stacked in (twin.qkv, twin.o, twin.gate_up, twin.down, lm_head)
+    ]
+    return lambda: [stacked_linear_loop(*job) for job in jobs]
+
+
+@numba.njit(**{**SERIAL, "cache": False})
+def stacked_linear_loop(
+    x: Array, matrices: Array, scales: Array, biases: Array, out: Array, repeats: int = 1
+) -> None:
+    """Multiply x by each of the matrices, (L, F, C), `repeats` times; `out` keeps the last product."""
+    for _ in range(repeats):
+        for layer in range(len(matrices)):
+            linear_loop(x, matrices[layer], scales[layer], biases[layer], out)
+
+
+def measure_loop_weights_per_second(model: Transformer) -> float:
+    """Return how many weights per second the compiled loop multiplies on one core.
+
+    It multiplies matrices of as many columns as the model's, because each row costs a little time of its own.
+    Each matrix has 2**19 weights of 1 byte, so that the core's cache holds it, and the result does not depend
+    on the bandwidth.
     """
-    n_products = sum(isinstance(part, torch.nn.Linear) for part in model.modules())
-    return (
-        fastest_part_ms(model, {"step": step}, n_turns)["step"]["matrices"]
-        - 1000 * n_products * launch_seconds
-    )
-
-
-def measure_loop_weights_per_second() -> float:
-    """Return how many weights per second the compiled loop of `NarrowLinear` multiplies on one core.
-
-    The matrix is so small that the core's cache holds it, so the result does not depend on the bandwidth.
-    """
-    matrix, scale = quantize_weight(np.ones((1024, 1024), np.float32), bits=8)
-    loop = NarrowLinear(matrix, scale, np.zeros(1024, np.float32))
+    weights: dict[int, int] = {}  # of the model, by the columns of their matrices
+    for part in model.modules():
+        if isinstance(part, nn.Linear):
+            weights[part.in_features] = weights.get(part.in_features, 0) + part.weight.numel()
+    tasks = {}
+    for columns in weights:
+        matrix, scale = quantize_weight(np.ones((2**19 // columns, columns), np.float32), bits=8)
+        bias, out = np.zeros_like(scale), np.empty((1, len(scale)), np.float32)
+        x = np.ones((1, columns), np.float32)
+        tasks[columns] = partial(stacked_linear_loop, x, matrix[None], scale[None], bias[None], out, 20)
     with machine.torch_threads(1):  # restores PyTorch's threads, which Numba's first call sets
         numba.set_num_threads(1)
-        return 1000 * matrix.size / fastest_ms({"loop": partial(loop, torch.ones(1, 1024))}, turns=25)["loop"]
+        ms = fastest_ms(tasks, turns=9)
+    total = sum(n * ms[columns] / (20 * (2**19 // columns) * columns) for columns, n in weights.items())
+    return 1000 * sum(weights.values()) / total
 
 
 @dataclass(frozen=True)
@@ -110,10 +163,8 @@ class StepTimeLadder:
     weights_per_second_per_core: float  # weights per second that one core converts to float32 and multiplies
     n_operators: Mapping[str, int]  # number of operators in a step
     bandwidths: Mapping[str, float]  # bytes per second read by the cores in use
-    unchanged_products_ms: (
-        float  # milliseconds that the unchanged step spends in PyTorch's products, without launches
-    )
-    measured_ms: Mapping[str, float]  # measured milliseconds of a step
+    products_ms: Mapping[str, float]  # milliseconds of the products alone, without launches
+    measured_ms: Mapping[str, float]  # milliseconds of a step
     source: str = "measured on this machine"
 
     def lower_bound_terms(self, variant: str) -> StepSeconds:
@@ -146,24 +197,28 @@ class StepTimeLadder:
         step = self.lower_bound_terms(variant)
         return 1000 * (step.launch + step.kv_cache + step.weights + step.products)
 
+    def hidden_share(self, variant: str) -> float:
+        """Return the share of the shorter of reading and arithmetic that the products alone hide."""
+        step = self.lower_bound_terms(variant)
+        return overlap_share(1000 * step.weights, 1000 * step.products, self.products_ms[variant])
+
     def part_spans_ms(self, variant: str) -> dict[str, tuple[float, float]]:
         """Return the start and end of each part of a step, in milliseconds.
 
-        The parts "reading" and "arithmetic" overlap. The part "rest" is the measured time after the end of
-        all other parts.
+        The parts "reading" and "arithmetic" overlap. "slow products" is what the products, alone, take longer
+        than their part of the lower bound. "rest" is the measured time after the end of all other parts.
         """
         step = self.lower_bound_terms(variant)
-        launched, rows = 1000 * step.launch, 1000 * (step.launch + step.kv_cache)
+        launched, entries = 1000 * step.launch, 1000 * (step.launch + step.kv_cache)
         spans = {
             "launches": (0.0, launched),
-            "reading": (launched, rows + 1000 * step.weights),
-            "arithmetic": (rows, rows + 1000 * step.products),
+            "reading": (launched, entries + 1000 * step.weights),
+            "arithmetic": (entries, entries + 1000 * step.products),
         }
         known = self.lower_bound_ms(variant)
-        if variant == UNCHANGED:
-            slower = max(0.0, self.unchanged_products_ms - 1000 * max(step.weights, step.products))
-            spans["slow products"] = (known, known + slower)
-            known += slower
+        slower = max(0.0, self.products_ms[variant] - 1000 * max(step.weights, step.products))
+        spans["slow products"] = (known, known + slower)
+        known += slower
         return spans | {"rest": (known, max(known, self.measured_ms[variant]))}
 
     def lower_bound_table(self, variant: str) -> Table:
@@ -182,7 +237,7 @@ class StepTimeLadder:
                 f"{1e6 * self.launch_seconds:.1f} µs each",
                 1000 * step.launch,
             ),
-            "rows": (f"{step.kv_cache * speed / 1e6:.1f} MB", bandwidth, 1000 * step.kv_cache),
+            "KV entries": (f"{step.kv_cache * speed / 1e6:.1f} MB", bandwidth, 1000 * step.kv_cache),
             "weights": (f"{self.weight_megabytes(variant):.1f} MB", bandwidth, 1000 * step.weights),
             "arithmetic": (weights, rate, 1000 * step.products),
             "lower bound": ("", "", self.lower_bound_ms(variant)),
@@ -241,19 +296,25 @@ def measure_ladder(model_size: str, cores: int) -> StepTimeLadder:
     """
     model = Transformer(CONFIGS[model_size])
     twins = {bits: speed_up(model, bits=bits, threads=1) for bits in (32, 16, 8)}
-    steps = {
-        way: _step(model if way == UNCHANGED else twins[bits], way, cores)
-        for way, (_, bits) in STEP_VARIANTS.items()
-    }
-    launches, rates, read, timed, products = [], [], [], [], []
+    own = {UNCHANGED: model, OWN_PRODUCTS: with_own_products(model)}
+    steps, products = {}, {}
+    for way, (_, bits) in STEP_VARIANTS.items():
+        one = own.get(way, twins[bits])
+        steps[way] = _with_cores(way, cores, one, decode_step_task(one, N_CACHED_TOKENS))
+        products[way] = _with_cores(way, cores, twins[bits], compiled_products_task(twins[bits]))
+    products[UNCHANGED] = torch_products_task(model)
+    launches, rates, read, timed, alone = [], [], [], [], []
     with machine.torch_threads(1):  # the unchanged step runs on one core
         for _ in range(3):
             launches.append(measure_launch_overhead_seconds())
-            rates.append(measure_loop_weights_per_second())
-            read.append({one: _bandwidth(model.config, *one, cores) for one in STEP_VARIANTS.values()})
+            rates.append(measure_loop_weights_per_second(model))
+            read.append({one: _bandwidth(model.config, *one, cores) for one in {*STEP_VARIANTS.values()}})
             timed.append(fastest_ms(steps, turns=5))
-            products.append(measure_products_ms(model, steps[UNCHANGED], launches[-1], n_turns=1))
+            alone.append(fastest_ms(products, turns=5))
         operators = {way: count_operators(step) for way, step in steps.items()}
+        operators[OWN_PRODUCTS] = operators[UNCHANGED]  # an `OwnLinear` for each; x.numpy() is no launch
+        launched = 1000 * median(launches) * count_operators(products[UNCHANGED])
+    products_ms = {way: min(one[way] for one in alone) for way in STEP_VARIANTS}
     return StepTimeLadder(
         model_size,
         cores,
@@ -261,7 +322,7 @@ def measure_ladder(model_size: str, cores: int) -> StepTimeLadder:
         weights_per_second_per_core=max(rates),
         n_operators=operators,
         bandwidths={way: max(one[both] for one in read) for way, both in STEP_VARIANTS.items()},
-        unchanged_products_ms=min(products),
+        products_ms=products_ms | {UNCHANGED: products_ms[UNCHANGED] - launched},
         measured_ms={way: min(one[way] for one in timed) for way in STEP_VARIANTS},
     )
 
@@ -271,13 +332,12 @@ def cores_in_use(variant: str, n_cores: int) -> int:
     return n_cores if STEP_VARIANTS[variant].cores_share else 1
 
 
-def _step(model: Transformer | FastTransformer, way: str, cores: int) -> Task:
-    step = decode_step_task(model, N_CACHED_TOKENS)
-
+def _with_cores(way: str, cores: int, model: Transformer, task: Task) -> Task:
     def run() -> None:
+        numba.set_num_threads(cores_in_use(way, cores))
         if isinstance(model, FastTransformer):
             model.threads = cores_in_use(way, cores)
-        step()
+        task()
 
     return run
 
