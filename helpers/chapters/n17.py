@@ -15,7 +15,7 @@ from helpers.plots.batches import FILLS as TEXT_FILLS
 
 Piece = tuple[str, int]  # what a piece of a prompt is, and its number of tokens
 Prompt = Sequence[Piece]
-TurnBill = dict[str, int]  # number of tokens in a turn by price: "read", "written", "input" and "output"
+TurnBill = dict[str, int]  # number of tokens in a turn by price: "read", "written" and "input"
 
 MARK: Piece = ("cache_control", 0)  # a breakpoint: what comes before it ends a cache entry
 BREAKPOINT, MAX_BREAKPOINTS = "|", 4  # in a list of parts; maximum number in a request
@@ -34,7 +34,7 @@ NAMES = {"tool": "tools", "question": "chat", "reply": "chat", "thoughts": "chat
 def bill(
     prompts: Iterable[Prompt], entries: Iterable[tuple[Piece, ...]] = (), shortest: int = 512
 ) -> list[TurnBill]:
-    """Count the tokens of each turn by price: read, written, plain input, and output.
+    """Count the tokens of each turn by price: read, written and plain input.
 
     Args:
         prompts: the prompt of each turn, in pieces. A MARK ends an entry of the provider's cache.
@@ -53,7 +53,7 @@ def bill(
             elif size >= shortest:
                 read, last = known, size
                 entries.add(beginning)
-        lines.append({"read": read, "written": last - read, "input": size - last, "output": 250})
+        lines.append({"read": read, "written": last - read, "input": size - last})
     return lines
 
 
