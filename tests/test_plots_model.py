@@ -16,7 +16,6 @@ from matplotlib.text import Text
 
 from helpers import plots
 from helpers.chapters import a1, n06, n07, n08, n09, n10, n11, n12, n14, n15, n16, n17, n18, n19, n20, n21
-from helpers.cost.layers import layer_types_of
 from helpers.model import shipped
 from helpers.model.cache import GrowingCache
 from helpers.museum import exhibit
@@ -54,9 +53,7 @@ PRINTS = {
     f"room {n}": exhibit.Fingerprint(np.eye(3, 4) / 10**n, exhibit.Location(2, 1, 5, 9) if n else None)
     for n in range(5)
 }
-HEADS: dict[str, Any] = {
-    name: layer_types_of(shipped.VARIANTS[name.lower()])[0] for name in ("MHA", "GQA", "MQA", "MLA")
-}
+HEADS: dict[str, Any] = {name: shipped.VARIANTS[name.lower()] for name in ("MHA", "GQA", "MQA", "MLA")}
 SIXTHS = [Fraction(n, 6) for n in (3, 2, 1)]
 FORKED = np.array(
     [[1, -1, -1, -1, -1], [-1, 2, -1, 2, 3], [-1, -1, 4, -1, -1], [-1, -1, 4, -1, -1], [-1] * 5]
@@ -137,8 +134,9 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
             "w" * 90: DROPPED,
         },
     ),
-    "heads": lambda: n15.kv_entries_and_query_heads(HEADS, 4),
+    "heads": lambda: n15.kv_entries_and_query_heads(HEADS),
     "orders": lambda: n15.expanded_and_absorbed_products(1000, 32, 24),
+    "two parts": lambda: n15.two_part_score(32, 24, 32),
     "orders, DeepSeek-V3": lambda: n15.expanded_and_absorbed_products(100_000, 128, 512),
     "ranges": lambda: n14.channel_ranges(KEYS, torch.stack([KEYS.amin(0), KEYS.amax(0)]), (-1.5, 2.0)),
     "variants": lambda: n14.loss_by_cache_size(VARIANTS, 20, "yours"),

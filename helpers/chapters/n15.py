@@ -1,15 +1,18 @@
-"""The figures and the prediction of notebook 15, fewer heads."""
+"""The figures and the predictions of notebook 15, fewer heads."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from helpers.check.guess import Guess
-from helpers.cost.layers import Full, Latent
+from helpers.check.guess import Guess, check_ratio_guess
+from helpers.cost.layers import Full, Latent, layer_types_of
 from helpers.cost.models import MODELS
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import join_words, printable
+
+if TYPE_CHECKING:
+    from helpers.model.config import ModelConfig
 
 QUERY, KEY, VALUE, LATENT = (
     *[(f"{name} fill", name) for name in ("query", "key", "value")],
@@ -37,18 +40,22 @@ def check_operations_per_byte_guess(guess: Any) -> Guess:
     The intensity is the number of operations per byte of the KV cache.
     """
     model = MODELS["Llama-3.1-8B"]
-    return Guess(guess, model.n_heads // model.n_kv_heads, "A row that is read serves four heads.")
+    return Guess(guess, model.n_heads // model.n_kv_heads, "An entry that is read serves four heads.")
 
 
-def kv_entries_and_query_heads(layers: Mapping[str, Full | Latent], n_heads: int) -> Picture:
-    """Draw one token's KV entry in several types of layer.
+def check_gib_read_guess(guess: Any, gib: float) -> Guess:
+    """Compare a guess of what a decode step of DeepSeek-V3.2 reads of its cache after 131,072 tokens."""
+    why = "All the indexer's keys, and 2,048 of the 131,072 entries."
+    return check_ratio_guess(guess, (0.2, 2, 5, 10), gib, why)
+
+
+def kv_entries_and_query_heads(configs: Mapping[str, ModelConfig]) -> Picture:
+    """Draw one token's KV entry in a layer of several models, which are given by their configs.
 
     Lines connect each query head with the part of the KV entry that it reads.
-
-    Args:
-        layers: the types of layer to compare, by name.
-        n_heads: number of query heads in each layer.
     """
+    layers = {name: cast("Full | Latent", layer_types_of(config)[0]) for name, config in configs.items()}
+    n_heads = next(iter(configs.values())).n_heads
 
     def draw(sheet: Sheet) -> None:
         columns, wide = 2, (sheet.width - 16) / 2
@@ -62,7 +69,7 @@ def kv_entries_and_query_heads(layers: Mapping[str, Full | Latent], n_heads: int
         what = "; ".join(f"KV head {g + 1} serves {heads}" for g, heads in enumerate(serves))
         if isinstance(kind, Latent):
             what = f"all {n_heads} heads read one latent c, and one K"
-        output.append(f"{printable(name)}: {what}; a row has {kind.entry_size} numbers")
+        output.append(f"{printable(name)}: {what}; an entry has {kind.entry_size} numbers")
     return Picture(draw, ". ".join(output) + ".")
 
 
@@ -147,6 +154,49 @@ def expanded_and_absorbed_products(S: int, D: int, rank: int) -> Picture:
         for name, (first, then) in orders.items()
     ]
     return Picture(draw, f"The scores of one query with {S:,} latents. {'. '.join(output)}.")
+
+
+def two_part_score(query_dim: int, rank: int, rope_dim: int) -> Picture:
+    """Draw how a query is compared with a token's entry in latent attention: in two parts, which are added.
+
+    Args:
+        query_dim: number of channels of a head's query that are not rotated.
+        rank: number of channels in a latent.
+        rope_dim: number of channels that are rotated.
+    """
+
+    def draw(sheet: Sheet) -> None:
+        scale, left, right = 3.2, 176.0, 360.0  # px per number; px: the middle of each part
+
+        def row(y: float, title: str, *boxes: tuple[float, str, int, tuple[str, str]]) -> None:
+            sheet.text(8, y + 13, title, bold=True)
+            for middle, name, numbers, (fill, edge) in boxes:
+                x = middle - scale * numbers / 2
+                sheet.box(x, y, scale * numbers, 26, fill=fill, edge=edge, radius=2)
+                sheet.note(middle, y + 13, name, at="center", colour="ink")
+                sheet.note(x + scale * numbers + 6, y + 13, f"{numbers}")
+
+        row(10, "a query", (left, "content", query_dim, QUERY), (right, "position", rope_dim, QUERY))
+        sheet.arrow(left, 38, left, 66, "query")
+        sheet.note(left + 10, 50, "· M, once a step")
+        row(68, "", (left, "query · M", rank, QUERY))
+        sheet.arrow(left, 96, left, 132, "query")
+        sheet.note(left + 10, 112, "product")
+        sheet.arrow(right, 38, right, 132, "query")
+        sheet.note(right + 10, 112, "product")
+        row(134, "an entry", (left, "c", rank, LATENT), (right, "K, rotated", rope_dim, KEY))
+        sheet.text(8, 186, "its score", bold=True)
+        sheet.text(left, 186, "what it is", at="center")
+        sheet.text((left + right) / 2, 186, "+", at="center", bold=True)
+        sheet.text(right, 186, "how far away it is", at="center")
+
+    output = (
+        f"A query has {query_dim} numbers for content and {rope_dim} for position. The first part, times M, "
+        f"is {rank} numbers. Their product with a token's latent c says what the token is. The product of "
+        f"the second part with its rotated K, {rope_dim} numbers, says how far away it is. "
+        "The score is their sum."
+    )
+    return Picture(draw, output)
 
 
 def _shapes(sheet: Sheet, y: float, unit: float, shapes: list[Matrix], marked: list[Matrix]) -> None:
