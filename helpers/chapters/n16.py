@@ -66,16 +66,9 @@ def step_and_mask(step: Sequence[tuple[str, int, int]]) -> Picture:
                 if (name, position) == (its, place):
                     sheet.disc(x + side / 2, y + side / 2, 2.5, colours[its])
 
-    parts = []
-    for name in requests:
-        places = [position for its, position in queries if its == name]
-        parts.append(
-            f"{name} runs {pluralize(len(places), 'token')}, positions {places[0]} to {places[-1]}, of "
-            f"{len(columns[name])} KV entries"
-        )
-    cells = sum(map(sum, mask)), len(queries) * len(keys)
-    alt = f"{cells[0]} of {cells[1]} pairs may be scored, none of them between two requests"
-    return Picture(draw, f"The mask of a step. {'; '.join(parts)}. {alt}.")
+    parts = [f"{name} runs {pluralize(n, 'token')} after {computed}" for name, computed, n in step]
+    scored = f"{sum(map(sum, mask))} of {len(queries) * len(keys)} pairs are scored, none across requests"
+    return Picture(draw, f"The mask of a step. {'; '.join(parts)}. {scored}.")
 
 
 def slot_timeline(runs: Mapping[str, Sequence[Sequence[str]]], n_slots: int) -> Picture:
@@ -359,8 +352,9 @@ def both_waits(series: Mapping[str, Mapping[int, WaitsOfRuns]]) -> Picture:
         for n, (name, colour, *_) in enumerate(marks):
             for x, (ttft, itl) in medians[name].items():
                 px, py = sheet.data_to_sheet(axes, ttft, itl)
-                place, at = ((px - 7, py + 13), "right") if n else ((px + 9, py - 13), "left")
-                sheet.note(*place, f"{x:,}", at=at, colour=colour)
+                above = n == 0 or x == max(medians[name])  # where the line does not pass
+                place = px + (-7 if n else 9), py + (-13 if above else 13)
+                sheet.note(*place, f"{x:,}", at="right" if n else "left", colour=colour)
 
     sentence = ". ".join(
         f"{name}: "
@@ -408,16 +402,16 @@ next_step = Exercise(
     ],
     right_answer=schedule_prompt_tokens,
     wrong_answers=[
-        "the running come first: each takes one token of the budget.",
+        "replies come first: each takes one token of the budget.",
         lambda waiting, running, budget: schedule_prompt_tokens(waiting, 0, budget),
         "a prompt that does not fit runs in chunks: it gets what is left.",
         partial(schedule_prompt_tokens, whole_prompts=True),
         partial(schedule_prompt_tokens, whole_prompts=True, allow_overtaking=True),
-        "the whole of each: what one gets, the next cannot get too.",
+        "a prompt gets what is left at most: what one prompt gets, the next cannot have.",
         lambda waiting, running, budget: [min(n, budget - running) for n in waiting],
         lambda waiting, running, budget: [*waiting],
-        "shared out evenly: the one who came first gets all it can use.",
+        "shared out evenly: the prompt that came first gets all that it can use.",
         lambda waiting, running, budget: [min(n, (budget - running) // len(waiting)) for n in waiting],
     ],
-    success="3 who run and a budget of 10 leave 7: 5 for the first prompt, 2 for the second.",
+    success="3 replies and a budget of 10 leave 7: 5 for the first prompt, 2 for the second.",
 )

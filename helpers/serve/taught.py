@@ -111,11 +111,10 @@ def seconds(plan: Plan) -> float:
         tokens += n
         entries += request.computed + n  # read, or written just now
         pairs += n * (request.computed + (n + 1) / 2)  # of a query and a key
-    cache = 131_072 * entries / BANDWIDTH
-    attention = 524_288 * pairs / COMPUTE
+    attention = max(131_072 * entries / BANDWIDTH, 524_288 * pairs / COMPUTE)
     weights = 15.01e9 / BANDWIDTH
     products = 2 * (6.98e9 * tokens + 0.525e9 * len(plan)) / COMPUTE  # the LM head: once a request
-    return max(cache, attention) + max(weights, products)
+    return attention + max(weights, products)
 
 
 def traffic(n: int, per_second: float, seed: int) -> list[Request]:
