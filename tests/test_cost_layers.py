@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
+import nbformat
 import pytest
 import torch
 
+from helpers.cost.config import model_of
+from helpers.cost.dated import DATED
 from helpers.cost.layers import (
     GIB,
     Full,
@@ -26,6 +30,7 @@ from helpers.cost.models import CARDS, MODELS
 from helpers.cost.roofline import ridge_point
 from helpers.model.cache import GrowingCache, StaticCache, WindowCache
 from tests.doubles import UnevenConfig
+from tests.machine import ROOT
 from tests.tiny import SIZES, tiny, tokens
 
 # KV entries.
@@ -84,6 +89,18 @@ def test_a_selection_is_read_of_what_is_stored() -> None:
     assert [latent.n_read(10, new) for new in (2, 3, 4)] == [66 + 40, 99 + 40, 150]
     assert cache_nbytes([latent, heads], 10, cards=4) == 2 * (4 * 150 + 2 * 140)
     assert [layer.n_read(10, cards=4) for layer in (latent, heads)] == [4 * 73, 2 * 42]
+
+
+def test_notebook_15_counts_what_helpers_count() -> None:
+    cells = nbformat.read(ROOT / "notebooks" / "15_fewer_heads.ipynb", 4).cells
+    source = next(cell.source for cell in cells if cell.id == "c15-kept")
+    scope: dict[str, Any] = {}
+    exec(source.partition("\n\n\n")[0], scope)  # the function, without what it is used for
+    models = [*MODELS.values(), *(model_of(entry.value) for entry in DATED["models"].values())]
+    kinds = {layer for model in models for layer in model.layers}
+    assert {type(layer).__name__ for layer in kinds} == {"Full", "Window", "Latent", "State", "Selected"}
+    for layer, n in itertools.product(kinds, (1, 100, 5000)):
+        assert scope["kept_and_read"](layer, n) == (layer.n_stored(n), layer.n_read(n))
 
 
 def test_invalid_sizes_are_rejected() -> None:
