@@ -20,6 +20,7 @@ KINDS = {
     "the trained model, its cache and the diaries": (
         "model.shipped model.cache.StaticCache model.evaluate corpus"
     ),
+    "bug reports, rebuilt: the page shows the lines of each in a fold": "museum.EXHIBITS",
     "sizes, cards, prices and options as published": "cost.models cost.dated cost.layers.GIB",
     "the toy's words and numbers": "toy.PROMPT toy.NUMBERS toy.VOCABULARY toy.EOS toy.LM_HEAD",
 }

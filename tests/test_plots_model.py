@@ -126,6 +126,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "suspect": lambda: plots.word_differences(PLACES, 1e-4),
     "card": lambda: n11.memory_chart({"weights": 15, "users": 53, "kept back": 12}),
     "fingerprints": lambda: plots.fingerprint_grids(PRINTS),
+    "fingerprint": lambda: plots.fingerprint_grid(np.eye(4, 10), 3),
     "waterfall": lambda: plots.waterfall(STEPS, "one decode step"),
     "kept": lambda: n14.kept_and_dropped_words(
         NAMED.split(),

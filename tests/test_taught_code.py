@@ -36,6 +36,7 @@ MODEL = ("model.attention", "model.transformer", "model.train", "model.contribut
 ROOMS = {
     "0": ("toy", "sampling"),
     **dict.fromkeys(["06", "07", "08", "09", "1", "A"], MODEL),
+    "A2": ("museum.engine",),
     "12": ("cost.step",),
     "14": (*MODEL, "model.cache.quantized"),
     "16": ("serve.taught",),
@@ -43,7 +44,7 @@ ROOMS = {
     "18": ("sampling",),
     "20": (),
     "21": (),
-    "22": (),
+    "22": ("museum.engine",),
     "23": (),
     "24": ("constrained.grammar", "constrained.decoding"),
     "one": (),

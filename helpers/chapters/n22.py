@@ -1,4 +1,4 @@
-"""The guesses and the exercises of notebook 22, the museum."""
+"""The grids, the guesses and the exercises of notebook 22, the museum."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from helpers import plots
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
+from helpers.drawing.canvas import Picture
 from helpers.museum import EXHIBITS, Exhibit, ExhibitPrompt
 
 # Texts that are not shown in any notebook.
@@ -19,6 +21,13 @@ UNSEEN_TEXTS = (
     "This is the diary of Amir from Istanbul . Amir walked to the garden in Istanbul . The morning in "
     "Istanbul was rainy . Tuesday is snowy in Istanbul . There was thunder over the river . Signed",
 )
+
+
+def grid(room: Exhibit) -> Picture:
+    """Draw how far the two runs of an exhibit differ, in each pass and layer."""
+    passes = room.run_both(room.failing_prompt).buggy.trace.runs[0].passes
+    n_prefill = sum(one.phase == "prefill" for one in passes)
+    return plots.fingerprint_grid(room.fingerprint().max_differences, n_prefill, room.tolerance)
 
 
 class LetterGuess(Guess):
@@ -76,26 +85,26 @@ visible = Exercise(
         *[(3, 0, 0), (2, 3, 0), (1, 6, 0), (1, 6, 3), (2, 4, 2)],
         Case(
             ("bug_mask_aligned_top_left", UNSEEN_TEXTS[0]),
-            "the repaired room 1, asked what you have not seen,",
+            "the repaired room 1, with a text that you have not seen,",
         ),
         Case(
             ("bug_padding_visible_in_decode", UNSEEN_TEXTS[1]),
-            "the repaired room 2, asked what you have not seen,",
+            "the repaired room 2, with a text that you have not seen,",
         ),
     ],
     right_answer=mask_with_padding,
     run_case=run_or_repair_exhibit,
     wrong_answers=[
-        "the mask begins at the first row; the new tokens stand behind `length` rows that are there.",
+        "the diagonal begins at the first entry, but the new tokens come after `length` stored ones.",
         lambda T, length, pads: mask_with_padding(T, length, pads, after_cached=False),
-        "the padding is seen by a single token: hide it in every pass.",
+        "the padding is visible to a single token: hide it in every pass, not in prefill alone.",
         lambda T, length, pads: mask_with_padding(T, length, pads if T > 1 else 0),
-        "the padding is seen: columns before `pads` are nobody's words.",
+        "the padding is visible: the first `pads` columns belong to no word.",
         lambda T, length, pads: mask_with_padding(T, length, 0),
-        "tokens look ahead, at those after them in the same pass.",
+        "tokens attend to later ones of the same pass.",
         lambda T, length, pads: (torch.arange(length + T) >= pads).expand(T, -1),
     ],
-    success="one mask for both rooms: behind the rows that are there, and never the padding.",
+    success="one mask repairs both rooms: it begins after the stored entries and hides the padding.",
 )
 
 
@@ -113,7 +122,7 @@ second = Exercise(
     right_answer="Today weather is so",
     run_case=describe_wrong_exhibits,
     wrong_answers=[
-        "the window drops rows of this text, and it is padded: try a much shorter one, or a longer one.",
+        "room 3 drops entries of this text, and room 2 pads it: try a much shorter one, or a longer one.",
         UNSEEN_TEXTS[0],
     ],
     success="a text that one of the two causes cannot touch tells them apart.",

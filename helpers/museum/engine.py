@@ -239,7 +239,7 @@ class AdapterIgnoredInPrefixCache(ReferenceServer):
 
 
 class CachedPageReallocated(ReferenceServer):
-    """The first cached page is still on the free list when it is used, and is allocated again (room 4)."""
+    """A cached page is on the free list although it is in use, and is given to another request (room 4)."""
 
     def overwritten_pages(self) -> list[int]:
         return [0] if self.n_reused else []

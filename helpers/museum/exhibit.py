@@ -139,8 +139,8 @@ class LabelledLines:
         return "\n".join(f"{label}: {text}" for label, text in self.lines)
 
     def _repr_html_(self) -> str:
-        style = "padding-left:6.5em;text-indent:-6.5em"
-        label = '<b style="display:inline-block;width:6.5em;text-indent:0">{}</b>'
+        style = "padding-left:7.5em;text-indent:-7.5em"
+        label = '<b style="display:inline-block;width:7.5em;text-indent:0">{}</b>'
         lines = (
             f'<div style="{style}">{label.format(name)}{escape(text)}</div>' for name, text in self.lines
         )
@@ -162,6 +162,7 @@ class Exhibit:
         name: the name of the bug.
         issue: the GitHub issue or pull request that reported it, such as "vllm-project/vllm #39146".
         symptom: what users saw or would see.
+        found: who found the bug, as far as the report says.
         causes: three possible causes.
         correct_cause: the index of the right cause, from 0.
         failing_prompt: a prompt whose reply the bug changes.
@@ -169,11 +170,13 @@ class Exhibit:
         serve: the function that answers a prompt, with or without the bug.
         model_name: the name of the model that answers; see `load_model`.
         n_tokens: the maximum number of tokens per reply.
+        replies: the names of the two runs, without and with the bug.
     """
 
     name: str
     issue: str
     symptom: str
+    found: str
     causes: tuple[str, str, str]
     correct_cause: int
     failing_prompt: ExhibitPrompt
@@ -181,6 +184,7 @@ class Exhibit:
     serve: ServeFunction
     model_name: str = "diary"
     n_tokens: int = 8
+    replies: tuple[str, str] = ("repaired", "shipped")
 
     @property
     def issue_url(self) -> str:
@@ -214,8 +218,12 @@ class Exhibit:
     def fingerprint(self, prompt: ExhibitPrompt | None = None) -> Fingerprint:
         """Return the fingerprint of the runs without and with the bug, by default on `failing_prompt`."""
         repaired, buggy = self.run_both(prompt or self.failing_prompt)
-        tolerance = BFLOAT16_TOLERANCE if self.model_name == "bfloat16" else TOLERANCE
-        return fingerprint(repaired.trace, buggy.trace, tolerance)
+        return fingerprint(repaired.trace, buggy.trace, self.tolerance)
+
+    @property
+    def tolerance(self) -> float:
+        """The largest difference that is still rounding, relative to the largest value."""
+        return BFLOAT16_TOLERANCE if self.model_name == "bfloat16" else TOLERANCE
 
     def first_difference(self, prompt: ExhibitPrompt | None = None) -> str:
         """Return where the runs without and with the bug first differ, by default on `failing_prompt`.
@@ -230,7 +238,8 @@ class Exhibit:
 
     def question(self) -> LabelledLines:
         """Return the symptom and the three possible causes, without the replies and the first difference."""
-        return LabelledLines([("reported", self.symptom), *zip("abc", self.causes, strict=True)])
+        report = [("seen", self.symptom), ("found", self.found)]
+        return LabelledLines([*report, *zip("abc", self.causes, strict=True)])
 
     def with_token_count(self, text: str) -> str:
         """Return a text followed by its number of tokens in parentheses, or "" if the text is empty."""
@@ -243,7 +252,7 @@ class Exhibit:
         if text == self.failing_prompt.text:
             asked += f", after: {self.with_token_count(before)}" if before else ", alone"
         equal = self.first_difference(self.passing_prompt) == "equal"
-        return asked + (": equal" if equal else ": they differ, by too little for other words")
+        return asked + (": equal" if equal else ": they differ, by too little to change a word")
 
     def summary(self) -> LabelledLines:
         """Return the whole exhibit as a reader sees it.
@@ -255,18 +264,18 @@ class Exhibit:
             self.answer(self.failing_prompt, with_bug).reply_text for with_bug in (False, True)
         )
         lines = [
-            ("asked", self.with_token_count(self.failing_prompt.text)),
+            ("prompt", self.with_token_count(self.failing_prompt.text)),
             (
                 self.failing_prompt.other_request_time,
                 self.with_token_count(self.failing_prompt.other_request),
             ),
-            ("repaired", f"… {repaired}"),
-            ("shipped", f"… {shipped}"),
-            ("they part", self.first_difference()),
+            (self.replies[0], f"… {repaired}"),
+            (self.replies[1], f"… {shipped}"),
+            ("first differ", self.first_difference()),
             ("not here", self.describe_passing_prompt()),
         ]
-        *users, a, b, c = self.question().lines
-        return LabelledLines([*users, *(line for line in lines if line[1]), a, b, c])
+        *report, a, b, c = self.question().lines
+        return LabelledLines([*report, *(line for line in lines if line[1]), a, b, c])
 
     def __repr__(self) -> str:
         return repr(self.summary())

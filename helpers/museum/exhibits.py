@@ -43,11 +43,12 @@ def serve_with(runner: Runner, server_class: type[ReferenceServer], text: str, *
 
 @register_exhibit(
     issue="hyprstream/hyprstream PR #1521",
-    symptom="an answer as if most of the prompt were not there",
+    symptom="the answer reads as if most of the prompt were not there",
+    found="by a reviewer of another change, of speculative decoding",
     causes=(
-        "the second chunk is turned by the positions of the first",
-        "the second chunk's rows replace the first chunk's",
-        "a token of the second chunk sees the oldest rows, not all before it",
+        "the second piece is rotated by the positions of the first",
+        "the KV entries of the second piece replace those of the first",
+        "a token of the second piece attends to the oldest entries, not to all before it",
     ),
     correct_cause=2,
     failing_prompt=ExhibitPrompt(JONAS),
@@ -60,11 +61,12 @@ def bug_mask_aligned_top_left(runner: Runner, prompt: ExhibitPrompt, with_bug: b
 
 @register_exhibit(
     issue="TransformerLensOrg/TransformerLens PR #1617",
-    symptom="the first token came out right, and every later one drifted",
+    symptom="the first token is right, and every later one drifts",
+    found="by a contributor who was repairing something close to it",
     causes=(
-        "the reply is turned by positions from 0",
-        "the padding is hidden in prefill and seen in the steps",
-        "the newest row is not stored",
+        "the reply is rotated by positions from 0",
+        "the padding is hidden in prefill and visible in decode steps",
+        "the newest KV entry is not stored",
     ),
     correct_cause=1,
     failing_prompt=ExhibitPrompt(ROME),
@@ -79,11 +81,12 @@ def bug_padding_visible_in_decode(runner: Runner, prompt: ExhibitPrompt, with_bu
 
 @register_exhibit(
     issue="rajveer43/VeloxQuant-MLX #389",
-    symptom="right until the cache let go of its first row, worse with each further one",
+    symptom="right on short texts, and on long ones worse with each token",
+    found="by the maintainer, who was repairing another bug of the same four caches",
     causes=(
-        "one row too many is let go",
-        "keys are stored before they are turned",
-        "the number of rows kept is taken for the position",
+        "one entry too many is dropped",
+        "keys are stored before they are rotated",
+        "the number of entries kept is taken for the position",
     ),
     correct_cause=2,
     failing_prompt=ExhibitPrompt(CARLA),
@@ -97,12 +100,13 @@ def bug_entry_count_as_position(runner: Runner, prompt: ExhibitPrompt, with_bug:
 
 
 @register_exhibit(
-    issue="sgl-project/sglang PR #31486",
-    symptom="wrong output after a hit in the prefix cache",
+    issue="sgl-project/mini-sglang PR #142",
+    symptom="wrong output after a hit in the prefix cache, if other requests come in",
+    found="by a contributor; the thread does not say how",
     causes=(
         "the sampler mixes up the two requests",
-        "a page is given away while its rows are still offered",
-        "the rows that were found belong to other words",
+        "a page that is still in use is given to another request",
+        "the entries that were found belong to other words",
     ),
     correct_cause=1,
     failing_prompt=ExhibitPrompt(
@@ -122,11 +126,13 @@ def bug_cached_page_reallocated(runner: Runner, prompt: ExhibitPrompt, with_bug:
 @register_exhibit(
     model_name="sharing",
     issue="ml-explore/mlx-lm #1674",
-    symptom="training and scoring differ from the replies of the same model",
+    symptom="training and scoring compute something else than the replies of the same model",
+    found="by somebody who read the code, and then built a small case that shows it",
+    replies=("with a cache", "without"),
     causes=(
-        "the cached run reads stale rows",
+        "the run with a cache reads stale entries",
         "the difference is rounding",
-        "without a cache a layer does not share rows as it was trained to",
+        "without a cache, a layer does not share entries as it was trained to",
     ),
     correct_cause=2,
     failing_prompt=ExhibitPrompt(MIA),
@@ -147,10 +153,12 @@ def bug_uncached_layer_not_shared(runner: Runner, prompt: ExhibitPrompt, with_bu
 @register_exhibit(
     model_name="bfloat16",
     issue="vllm-project/vllm #39146",
-    symptom="other words at temperature 0 beside other requests, filed as corrupted blocks",
+    symptom="different words at temperature 0 if other requests run; reported as corrupted blocks",
+    found="by a user's program that sends many variants of a load and compares the replies",
+    replies=("one sum", "two halves"),
     causes=(
-        "nothing is wrong: sums in another order",
-        "a block of rows is overwritten",
+        "nothing is wrong: sums are added up in a different order",
+        "a block of KV entries is overwritten",
         "two requests share a block",
     ),
     correct_cause=0,
@@ -170,11 +178,12 @@ def no_bug_sums_in_another_order(runner: Runner, prompt: ExhibitPrompt, with_bug
 
 @register_exhibit(
     issue="huggingface/transformers PR #30414",
-    symptom="gibberish, the sooner the more tokens were allowed for the reply",
+    symptom="gibberish, and the sooner, the more tokens the reply may have",
+    found="by a developer of the library, who tried three lengths",
     causes=(
         "the prompt was cut off at its end",
-        "rows that nobody has written are looked at",
-        "rows were written in the wrong order",
+        "entries that were never written are attended to",
+        "entries were written in the wrong order",
     ),
     correct_cause=1,
     failing_prompt=ExhibitPrompt(
@@ -190,11 +199,12 @@ def bug_unwritten_entries_visible(runner: Runner, prompt: ExhibitPrompt, with_bu
 
 @register_exhibit(
     issue="huggingface/transformers PR #48809",
-    symptom="a cache that served one prompt, was reset, and answers a second prompt wrongly",
+    symptom="a cache serves one prompt, is reset, and answers a second prompt wrongly",
+    found="by two contributors in one month, who tried the public method",
     causes=(
-        "the rows were set to zero and the length was kept",
-        "the positions go on from those of the first prompt, and nothing else",
-        "the rows of the reply are not stored",
+        "the entries were set to zero and the length was kept",
+        "the positions continue from those of the first prompt, and nothing else is wrong",
+        "the entries of the reply are not stored",
     ),
     correct_cause=0,
     failing_prompt=ExhibitPrompt(MIA, CARLA),
@@ -208,9 +218,10 @@ def bug_reset_keeps_length(runner: Runner, prompt: ExhibitPrompt, with_bug: bool
 @register_exhibit(
     issue="huggingface/transformers PR #38156",
     symptom="incoherent text as soon as the text is longer than the window",
+    found="by a user, who called the model without the library's own loop",
     causes=(
-        "the layers that see all rows are cut to the window, too",
-        "the length is asked of layer 1, which keeps a window",
+        "the layers that keep all entries are cut to the window as well",
+        "the length is asked of layer 1, which keeps only a window",
         "the prompt is cut to the newest 28 tokens",
     ),
     correct_cause=1,
@@ -225,11 +236,12 @@ def bug_length_from_window_layer(runner: Runner, prompt: ExhibitPrompt, with_bug
 @register_exhibit(
     model_name="adapter",
     issue="ggml-org/llama.cpp #26207",
-    symptom="a little of another persona in the answer, and nothing in the log",
+    symptom="the answer has a touch of another persona, and the log shows nothing",
+    found="by a user, who serves several personas with one model",
     causes=(
-        "rows made without the adapter are used again",
+        "entries computed without the adapter are used again",
         "the adapter was not loaded",
-        "the rows that were found belong to other words",
+        "the entries that were found belong to other words",
     ),
     correct_cause=0,
     failing_prompt=ExhibitPrompt(MIA, MIA),
@@ -247,10 +259,11 @@ def bug_entries_reused_without_adapter(runner: Runner, prompt: ExhibitPrompt, wi
 @register_exhibit(
     model_name="hybrid",
     issue="huggingface/transformers PR #45513",
-    symptom="wrong only where several tokens at once came in behind earlier ones",
+    symptom="wrong only if several tokens are processed in one pass after earlier ones",
+    found="by a developer; a search then found the same line in nine files",
     causes=(
-        "several tokens at once begin with an empty state",
-        "the chunks come in the wrong order",
+        "a pass of several tokens begins with an empty state",
+        "the pieces come in the wrong order",
         "the state fades too fast",
     ),
     correct_cause=0,
@@ -280,11 +293,12 @@ def bug_chunk_starts_with_empty_state(runner: Runner, prompt: ExhibitPrompt, wit
 @register_exhibit(
     model_name="hybrid",
     issue="huggingface/transformers #49036",
-    symptom="with drafts other words than without, though drafts should change none",
+    symptom="with drafts the words differ from those without, though drafts should change none",
+    found="by a user, who ran drafts and then read the source",
     causes=(
-        "rejected drafts are said all the same",
-        "the rows are taken back and the state is not",
-        "one row too many is taken back",
+        "rejected drafts appear in the reply all the same",
+        "the entries are taken back and the state is not",
+        "one entry too many is taken back",
     ),
     correct_cause=1,
     failing_prompt=ExhibitPrompt(MIA, "cold . Signed by Ines from Paris .", "rejected draft"),

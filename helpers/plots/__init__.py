@@ -4,7 +4,7 @@ from helpers.drawing.canvas import Picture
 from helpers.plots.attention import attention_in_text
 from helpers.plots.batches import input_batches, stacked_bars
 from helpers.plots.contributions import logit_contributions
-from helpers.plots.fingerprints import fingerprint_grids
+from helpers.plots.fingerprints import fingerprint_grid, fingerprint_grids
 from helpers.plots.limit import waterfall
 from helpers.plots.pages import page_pool
 from helpers.plots.passes import score_triangle
