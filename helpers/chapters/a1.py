@@ -9,7 +9,6 @@ import torch
 
 from helpers.check.guess import Guess
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import join_words
 
 
 def check_late_mask_weight_guess(guess: Any) -> Guess:
@@ -24,14 +23,6 @@ def check_late_mask_weight_guess(guess: Any) -> Guess:
 def check_keys_seen_guess(guess: Any, keys_seen: list[int]) -> Guess:
     """Compare a guess of which keys a query sees with the keys that it saw in a run, `keys_seen`."""
     return Guess(guess, keys_seen, "It is query 1 of this call, so it sees key 1.")
-
-
-def check_sink_output_guess(guess: Any) -> Guess:
-    """Compare a guess of a head's output for four tokens and an attention sink, all with a score of 0.
-
-    The values of the tokens are 10, 20, 1 and 5. The sink has no value.
-    """
-    return Guess(guess, sum((10, 20, 1, 5)) / 5, "Five shares of 0.2, and the sink's is thrown away.")
 
 
 def check_bfloat16_sum_guess(guess: Any) -> Guess:
@@ -79,45 +70,4 @@ def top_left_and_bottom_right_masks() -> Picture:
         "Two masks of 2 lines and 6 columns. With is_causal=True, aligned top-left, query 5 may look at "
         "key 1, and needs keys 1, 2, 3, 4 and 5; query 6 may look at keys 1 and 2, and needs keys 1, 2, 3, "
         "4, 5 and 6. 8 cells differ.",
-    )
-
-
-def rope_pairs_by_layout() -> Picture:
-    """Draw which of a head's 8 channels RoPE rotates in pairs, in three cases.
-
-    In the first case, the channels are ordered and paired as in a GGUF file, and in the second as in this
-    package. In the third case, which is wrong, they are ordered as in the file and paired as in this package.
-    """
-    stored, far = [0, 4, 1, 5, 2, 6, 3, 7], [(0, 4), (1, 5), (2, 6), (3, 7)]
-    lines = {
-        "a Llama's GGUF file: neighbours turn": (stored, [(0, 1), (2, 3), (4, 5), (6, 7)]),
-        "here: two turn that are 4 apart": ([*range(8)], far),
-        "not put back: the wrong ones turn": (stored, far),
-    }
-    colours = ("query", "key", "value", "generated")
-
-    def draw(sheet: Sheet) -> None:
-        pitch, left, y = 53.0, 18.0, 16.0
-        for title, (numbers, pairs) in lines.items():
-            sheet.note(left, y, title, colour="ink", bold=True)
-            xs = [left + pitch * (place + 0.5) for place in range(8)]
-            for x, number in zip(xs, numbers, strict=True):
-                colour = colours[number % 4]
-                sheet.chip(x, y + 29, str(number), width=pitch - 8, fill=f"{colour} fill", edge=colour)
-            for n, (i, j) in enumerate(pairs):
-                right, bottom = numbers[i] % 4 == numbers[j] % 4, y + 52 + 9 * n * (pairs is far)
-                colour, dashes = (colours[numbers[i] % 4], "-") if right else ("ink", (0, (3, 2)))
-                ends = (xs[i], y + 43), (xs[i], bottom), (xs[j], bottom), (xs[j], y + 43)
-                sheet.line(*ends, colour=colour, width=2, dashes=dashes)
-            y = bottom + 30
-
-    file, here, wrong = (
-        join_words([f"{numbers[i]} with {numbers[j]}" for i, j in pairs]) for numbers, pairs in lines.values()
-    )
-    return Picture(
-        draw,
-        "A head's numbers 0 to 7, a colour for each pair, a bracket between two that turn together. In a "
-        f"Llama's GGUF file they stand as {', '.join(map(str, stored))}, and neighbours turn: {file}. Here "
-        f"they stand in order, and turn 4 places apart: {here}. Not put back, and turned 4 places apart, "
-        f"the wrong ones turn together: {wrong}.",
     )
