@@ -100,7 +100,6 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
         "two ranks, rows": lambda: n19.entries_on_two_ranks(17),
         "mask pair": a1.top_left_and_bottom_right_masks,
     },
-    "rope pairs": a1.rope_pairs_by_layout,
     "head map": lambda: n10.head_map({(80, 64): 25, (1, 1): 15}, [(79, 63), (0, 0)]),
     "head map, 4": lambda: n10.head_map({(2, 1): 40}, [(0, 0), (3, 3)]),
     "contributions": lambda: plots.logit_contributions("Mia", {"as trained": ("Mia (1.00)", ADDS)}),
