@@ -17,7 +17,6 @@ from helpers.cost.config import FAMILIES
 from helpers.cost.dated import DATED
 from helpers.cost.layers import Selected, State, Window, cache_nbytes
 from helpers.cost.models import CARDS, MODELS, PublishedModel
-from helpers.cost.service import Service
 from helpers.stepper import StepTime
 from tests.config_cases import CONFIGS, DROP, PUBLISHED, changed
 
@@ -288,9 +287,8 @@ def test_kv_entries_without_known_parameters(kind: str) -> None:
     hf_config = AutoConfig.for_model(kind)
     model = model_of(hf_config.to_dict())
     assert entries_of(model) == hf_entries(hf_config)
-    for needs in (lambda: Service(model=model).weights_nbytes, lambda: StepTime(model)):
-        with pytest.raises(ValueError, match=f"^{kind}: KV entries alone are counted, and no parameters, so"):
-            needs()
+    with pytest.raises(ValueError, match=f"^{kind}: KV entries alone are counted, and no parameters, so"):
+        StepTime(model)
 
 
 def test_windows_follow_the_code_of_the_family() -> None:

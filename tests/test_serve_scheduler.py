@@ -9,37 +9,23 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 from zlib import crc32
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from helpers.cost.layers import cache_nbytes
-from helpers.cost.models import CARDS, MODELS
-from helpers.cost.service import Service
 from helpers.serve import pages
-from helpers.serve.fleet import ChatTurn, Machine, chat_arrivals, colocated, disaggregated, p99_waits
 from helpers.serve.pages import PageManager
 from helpers.serve.scheduler import Plan, Scheduler, StaticBatching
 from helpers.serve.sequence import Request, Sequence
-from helpers.serve.simulation import RequestTimes, poisson_arrivals, simulate, slots_by_step
+from helpers.serve.simulation import simulate, slots_by_step
 from tests.planted import Bug, Planted
 
 planted = Planted()
 END, WORDS = 0, 5
-MACHINE = Machine(
-    MODELS["Llama-3.1-8B"],
-    CARDS["H100"],
-    fraction_of_peak=0.5,
-    link_bytes_per_second=1e9,
-    slots=4,
-    token_budget=100,
-)
-TOKEN_NBYTES = 131_072  # the KV entries of one token, in all layers
 ASKED = [(0.0, Request(0, [0] * 3, 2))]
 
 
@@ -238,16 +224,10 @@ def test_invalid_arguments_raise_and_change_nothing() -> None:
         (lambda: PageManager(0, 4), "n_pages is 0; expected a whole number"),
         (lambda: PageManager(4, 0), "page_size is 0; expected a whole number"),
         (lambda: PageManager(4).release([2, 1]), "pages .1, 2. are free already"),
-        (lambda: chat_arrivals(Service(), 1, 0, 0), "requests_per_second is 0; expected a number over 0"),
-        (lambda: chat_arrivals(Service(), 1, 0, math.nan), "requests_per_second is nan"),
-        (lambda: colocated(MACHINE, ASKED, 0), "machines is 0"),
-        (lambda: disaggregated(MACHINE, ASKED, -1, 1), "machines is -1"),
         (
-            lambda: replace(MACHINE, link_bytes_per_second=-1.0),
-            "link_bytes_per_second is -1.0; expected a finite number, over 0",
+            lambda: simulate(Scheduler(PageManager(4), 1), [(math.nan, ASKED[0][1])], len),
+            "the arrival of 0 is nan seconds",
         ),
-        (lambda: replace(MACHINE, slots=0), "slots is 0"),
-        (lambda: colocated(MACHINE, [(math.nan, ASKED[0][1])], 1), "the arrival of 0 is nan seconds"),
         (lambda: simulate(Scheduler(PageManager(4), 1), ASKED, lambda plan: math.nan), "a step is nan"),
     ]
     for call, message in calls:
@@ -265,78 +245,6 @@ def test_a_simulation_adds_up_the_seconds_of_steps() -> None:
     assert times["a"].token_times == pytest.approx([1.4, 2.5])
     assert (times["a"].ttft, times["a"].longest_gap) == pytest.approx((1.4, 1.1))
     assert (times["b"].ttft, times["b"].longest_gap) == pytest.approx((2.1, 0))
-    arrivals = poisson_arrivals(400, 2.0, 0, lambda n: Request(n, [1], 1))
-    assert arrivals == poisson_arrivals(400, 2.0, 0, lambda n: Request(n, [1], 1))
-    assert 160 < arrivals[-1][0] < 240
-    at_once = poisson_arrivals(9, math.inf, 0, lambda n: Request(n, [1], 1))
-    assert {arrived for arrived, _ in at_once} == {0}
-
-
-def test_a_machine_takes_step_time_at_its_speed() -> None:
-    # the weights except the embedding, and the KV entries of three tokens
-    read = 2 * (8_030_261_248 - 128_256 * 4096) + 3 * TOKEN_NBYTES
-    assert MACHINE.step_seconds([(0, 1), (1, 1)]) == pytest.approx(2 * read / 3.35e12, rel=1e-9)
-    table = 128_256 * 4096  # the LM head runs for the last token of a prompt only
-    operations = 2 * (4000 * (8_030_261_248 - 2 * table) + table) + 4 * 32 * 32 * 128 * 4000 * 4001 // 2
-    assert MACHINE.step_seconds([(0, 4000)]) == pytest.approx(2 * operations / 989.4e12, rel=1e-9)
-
-
-def test_a_fleet_serves_all_requests_in_its_steps_time() -> None:
-    asked = [(0.5 * n, Request(n, [0] * (50 + 60 * n), 2 + n % 5)) for n in range(9)]
-    for times in (colocated(MACHINE, asked, 2), disaggregated(MACHINE, asked, 2, 3)):
-        assert sorted(len(one.token_times) for one in times) == sorted(
-            request.max_new_tokens for _, request in asked
-        )
-        assert all(
-            sorted([one.arrived, *one.token_times]) == [one.arrived, *one.token_times] for one in times
-        )
-    # A prompt of 530: one step, then its KV entries are sent, then one more step.
-    (alone,) = disaggregated(MACHINE, asked[-1:], 1, 1)
-    prefill, decode = MACHINE.step_seconds([(0, 530)]), MACHINE.step_seconds([(529, 1)])
-    assert alone.ttft == pytest.approx(prefill + 530 * TOKEN_NBYTES / 1e9 + decode, rel=1e-9)
-    assert alone.longest_gap == pytest.approx(decode, rel=1e-3)
-
-
-def test_cached_tokens_are_read_and_not_processed() -> None:
-    (one,) = colocated(MACHINE, [(0.0, ChatTurn(0, [0] * 50, 2, num_cached_tokens=1000))], 1)
-    assert one.ttft == pytest.approx(MACHINE.step_seconds([(1000, 50)]))
-    assert one.longest_gap == pytest.approx(MACHINE.step_seconds([(1050, 1)]))
-
-
-def test_machines_get_requests_in_turn_and_decode_by_arrival() -> None:
-    asked = [(arrived, Request(arrived, [0] * 50, 2)) for arrived in (0.0, 0.001, 9.0, 9.001)]
-    times = colocated(replace(MACHINE, slots=1), asked, 2)
-    assert [one.ttft for one in times] == pytest.approx([MACHINE.step_seconds([(0, 50)])] * 4)
-    asked = [(n / 10, Request(n, [0] * length, 2)) for n, length in enumerate((9000, 9))]
-    long, short = disaggregated(MACHINE, asked, 2, 1)
-    assert short.token_times[1] < long.token_times[0]
-
-
-@pytest.mark.parametrize("name", ["gpt-oss-20b", "Qwen3.5-27B"])
-def test_the_bytes_sent_are_those_of_the_cache(name: str) -> None:
-    """With sliding windows and states, the bytes do not grow evenly with the tokens."""
-    machine = replace(MACHINE, model=MODELS[name])
-    asked = [(0.0, Request(0, [0] * 530, 2))]
-    (slow,), (fast,) = (
-        disaggregated(replace(machine, link_bytes_per_second=link), asked, 1, 1) for link in (1e9, 1e30)
-    )
-    assert slow.ttft - fast.ttft == pytest.approx(cache_nbytes(machine.model.layers, 530) / 1e9)
-
-
-def test_p99_waits_are_the_99th_of_100() -> None:
-    some = [RequestTimes(0.0, [n / 1000, n / 500, n / 200]) for n in range(1, 101)]
-    assert p99_waits(some) == pytest.approx((99, 297))
-
-
-def test_chat_turns_have_the_lengths_of_the_service() -> None:
-    service = Service(tool_tokens=40, system_tokens=20, turns=3, message_tokens=8, reply_tokens=6)
-    drawn_turns = (chat_arrivals(service, 500, 0, 9.0, hits) for hits in (True, False))
-    warm, cold = ([cast(ChatTurn, turn) for _, turn in turns] for turns in drawn_turns)
-    assert {len(turn.prompt) for turn in warm} == {*range(4, 13)}
-    assert {turn.max_new_tokens for turn in warm} == {*range(3, 10)}
-    assert {turn.num_cached_tokens for turn in warm} == {60, 74, 88}
-    assert [turn.num_cached_tokens + len(turn.prompt) for turn in warm] == [len(turn.prompt) for turn in cold]
-    assert not any(turn.num_cached_tokens for turn in cold)
 
 
 assert hash(-1) == hash(-2), "prompts of these tokens must have colliding hashes"

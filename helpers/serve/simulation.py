@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Hashable, Sequence
 
 from helpers.serve.pages import PageManager
@@ -90,24 +89,3 @@ def slots_by_step(
 
     simulate(scheduler, arrivals, note)
     return steps
-
-
-def poisson_arrivals(
-    n: int, requests_per_second: float, seed: int, make_request: Callable[[int], Request]
-) -> Arrivals:
-    """Return n requests that arrive independently of each other, as pairs (arrival time, request).
-
-    Args:
-        n: number of requests.
-        requests_per_second: mean number of requests that arrive per second; infinity makes all requests
-            arrive at time 0.
-        seed: seed of the random number generator.
-        make_request: a function that takes a request's index, from 0 to n - 1, and returns the request.
-    """
-    if not requests_per_second > 0:
-        raise ValueError(f"requests_per_second is {requests_per_second!r}; expected a number over 0")
-    rng, now, arrivals = random.Random(seed), 0.0, []
-    for number in range(n):
-        now += rng.expovariate(requests_per_second)
-        arrivals.append((now, make_request(number)))
-    return arrivals
