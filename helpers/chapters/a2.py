@@ -1,4 +1,4 @@
-"""The sealed engine of notebook A2. It is one of eight servers, each of which has one wrong method."""
+"""The sealed engine of notebook A2, one of eight servers with one wrong method each, and its pictures."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from IPython.display import Markdown
 
 from helpers import plots
 from helpers.chapters.n22 import check_cause_guess as check_cause_guess
+from helpers.chapters.n22 import grid as grid
 from helpers.check.result import Result
-from helpers.drawing.canvas import Picture
+from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.tables import Table
 from helpers.museum import engine
 from helpers.museum.engine import Probe, ReferenceServer, reference_run
@@ -44,7 +45,59 @@ def wrong_replies_table() -> Table:
         [f"… {reference_run(probe).reply_text}", f"… {server.answer(probe).reply_text}"]
         for server, probe in REVEALING_PROBES.items()
     ]
-    return Table(sorted(lines), [f"reply {n}" for n in range(1, 9)], ["right", "said"])
+    return Table(sorted(lines), [f"reply {n}" for n in range(1, 9)], ["right", "generated"])
+
+
+def timeline(probe: Probe) -> Picture:
+    """Draw what happens around a probe's prompt in an engine without a bug, from left to right."""
+    runner = ReferenceServer.answer(probe)
+    passes = [(one.phase, one.parts[0].new[0]) for one in runner.trace.runs[0].passes]
+    n_earlier, n_other = (len(runner.encode(x)) for x in (probe.earlier_request, probe.concurrent_request))
+    rows: list[tuple[str, list[tuple[float, float, str, str]]]] = [
+        (name, []) for name in ("an earlier request", "your probe", "another request")
+    ]
+    x = 18.0
+
+    def add(row: int, width: float, text: str, fill: str = "panel") -> None:
+        nonlocal x
+        rows[row][1].append((x, width, text, fill))
+        x += width + 3
+
+    if n_earlier:
+        add(0, 52, str(n_earlier), "soft")
+    if found := max(0, passes[0][1][0] - probe.pads):
+        add(1, 40, str(found), "key")
+    n_steps = 0
+    for phase, (start, stop) in passes:
+        add(1, 40 if phase == "prefill" else 20, str(stop - start), "query")
+        n_steps += phase == "decode"
+        if n_other and n_steps == engine.ARRIVES_AFTER - 1 and phase == "decode":
+            add(2, 52, str(n_other), "soft")
+
+    def draw(sheet: Sheet) -> None:
+        for n, (name, boxes) in enumerate(rows):
+            top = 34 + 58 * n
+            sheet.note(boxes[0][0] if boxes else 18, top - 14, name if boxes else f"{name}: none")
+            for left, width, text, fill in boxes:
+                sheet.box(left, top, width, 24, fill=fill, opacity=0.35)
+                sheet.text(left + width / 2, top + 12, text, at="center")
+        for k, (fill, text) in enumerate(
+            (("key", "found and used again"), ("query", "processed in one pass"))
+        ):
+            sheet.box(18.0 + 222 * k, 190, 14, 14, fill=fill, opacity=0.35)
+            sheet.note(38.0 + 222 * k, 197, text)
+
+    counts = "; ".join(
+        f"{name}: {', '.join(text for _, _, text, _ in boxes) or 'none'}" for name, boxes in rows
+    )
+    return Picture(draw, f"Tokens in each pass, from left to right. {counts}. Entries found: {found}.")
+
+
+class OpenedEngine(Markdown):
+    """The bug of an engine that was opened; also readable where Markdown is not shown."""
+
+    def __repr__(self) -> str:
+        return str(self.data)
 
 
 class SealedEngine:
@@ -94,7 +147,7 @@ class SealedEngine:
         fences = [f"```python\n{dedent(inspect.getsource(method))}```" for method in methods]
         sources = "\n\nand right would be\n\n".join(fences)
         n_probes = len({*self.asked_probes, failing_probe, passing_probe})
-        return Markdown(f"**Open, after {n_probes} probes.** {self._server.__doc__}\n\n{sources}")
+        return OpenedEngine(f"**Open, after {n_probes} probes.** {self._server.__doc__}\n\n{sources}")
 
     def why_not_identified(self, failing_probe: Probe, passing_probe: Probe) -> str:
         """Return why two probes do not identify the bug, or "" if they do. The arguments are as in `open`."""
@@ -109,11 +162,11 @@ class SealedEngine:
         if not ring:
             return "the engine is right on `failing_probe`: its fingerprint there has no ring."
         if unexpected_ring:
-            return "the engine is wrong on `passing_probe`, too: its fingerprint there has a ring."
+            return "the engine is wrong on `passing_probe` as well: its fingerprint there has a ring."
         candidates = [
             server for server in BUGGY_SERVERS if not server.fingerprint(passing_probe).first_difference
         ]
         n = [
             (server.fingerprint(failing_probe).first_difference or (None,))[:2] for server in candidates
         ].count(ring[:2])
-        return f"{n} of the eight engines have these two fingerprints." if n > 1 else ""
+        return f"{n} of the eight engines have these two fingerprints: separate them." if n > 1 else ""

@@ -256,4 +256,5 @@ class ResetKeepsLength(ReferenceServer):
     """A reset sets the entries to zero, but keeps the length (room 8)."""
 
     def reset(self) -> None:
-        self.k, self.v = ([torch.zeros_like(x) for x in layers] for layers in (self.k, self.v))
+        self.k = [torch.zeros_like(keys) for keys in self.k]
+        self.v = [torch.zeros_like(values) for values in self.v]
