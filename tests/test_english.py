@@ -24,7 +24,7 @@ DONE = """
     helpers/constrained/*.py helpers/corpus.py helpers/model/*.py helpers/model/cache/*.py helpers/sampling.py
     helpers/tokenizer.py helpers/toy.py helpers/validate.py tests/test_adapter.py tests/test_constrained.py
     tests/test_contributions.py tests/test_corpus.py tests/test_latent.py tests/test_model_*.py
-    tests/test_one_shape.py tests/test_published.py tests/test_sampling.py tests/test_shipped.py
+    tests/test_published.py tests/test_sampling.py tests/test_shipped.py
     tests/test_speculate.py tests/test_state.py tests/test_tokenizer.py tests/test_toy.py tests/test_train.py
     helpers/chapters/*.py helpers/check/*.py tests/test_check.py
 """.split()

@@ -111,7 +111,7 @@ def test_rounding_stays_below_the_limit_and_bugs_exceed_it() -> None:
     assert most["wrong"] > 10
     assert compare(trace, others["float64"]) == "equal"
     assert compare(trace, others["wrong"]).startswith("cached, pass 0 (prefill): layer 3, head 0, position ")
-    picture = plots.word_differences(found["wrong"], lines["wrong"])
+    picture = plots.word_differences_of_pairs({"": (found["wrong"], lines["wrong"])})
     above = sum(p.difference > lines["wrong"] for p in found["wrong"])
     assert f"above it lie {above}" in picture.alt
     assert misplaced(picture.figure) == []

@@ -227,6 +227,44 @@ def logits_on_bfloat16_axis(words: Sequence[str], logits_by_run: Mapping[str, Se
     )
 
 
+def keys_in_groups(n_keys: int, n_hidden: int, size: int = 8) -> Picture:
+    """Draw which keys of a text are added as full groups and which one by one, alone and with hidden keys.
+
+    Args:
+        n_keys: number of keys of the text.
+        n_hidden: number of hidden keys after them.
+        size: number of keys in a full group.
+    """
+    names = {f"alone: {n_keys} keys": n_keys, f"with {n_hidden} hidden keys: {n_keys + n_hidden}": 0}
+    messages = []
+    for name in names:
+        names[name] = names[name] or n_keys + n_hidden
+        full, left = divmod(names[name], size)
+        full_groups = f"{full} full group{'' if full == 1 else 's'} of {size}" if full else "no full group"
+        messages.append(f"{full_groups}, {left} one by one")
+
+    def draw(sheet: Sheet) -> None:
+        y, pitch, side = 18.0, 40.0, 26.0
+        for (name, total), message in zip(names.items(), messages, strict=True):
+            sheet.text(18, y, name, bold=True)
+            sheet.note(18, y + 21, message)
+            y += 46
+            for group in range(total // size):
+                sheet.box(20 + group * size * pitch, y - 6, size * pitch - 4, side + 12, edge="ink", radius=4)
+            for n in range(total):
+                x = 26 + n * pitch
+                if n < n_keys:
+                    sheet.box(x, y, side, side, fill="key fill", edge="key", radius=2)
+                    sheet.text(x + side / 2, y + side / 2, str(n + 1), at="center")
+                else:
+                    sheet.box(x, y, side, side, edge="line", radius=2)
+                    sheet.line((x, y + side), (x + side, y), colour="line", width=1)
+            y += side + 40
+
+    sentence = "; ".join(f"{name}: {message}" for name, message in zip(names, messages, strict=True))
+    return Picture(draw, f"{sentence}.")
+
+
 def top_two_margin(logits: Sequence[float]) -> float:
     """Return the difference between the largest logit and the second largest."""
     last, best = sorted(logits)[-2:]
@@ -235,7 +273,7 @@ def top_two_margin(logits: Sequence[float]) -> float:
 
 may_change = Exercise(
     name="may_change",
-    todo="let may_change say whether another word can become the likeliest.",
+    todo="let may_change say whether another word can be chosen.",
     cases=[
         *[([10.3125, 10.25, 2.0], 0.0625), ([10.0, 9.9, 1.0], 0.06), ([10.0, 9.5, 1.0], 0.06)],
         *[([9.625, 3.0, 9.625], 0.0625), ([1.0, 5.0, 4.75], 0.2), ([8.0, 7.5, 7.4], 0.1)],
@@ -245,15 +283,15 @@ may_change = Exercise(
     wrong_answers=[
         "both words may move: the first down and the second up, by the difference each.",
         lambda logits, difference: top_two_margin(logits) <= difference,
-        "not only an exact tie: what is less than the two can move towards each other is enough.",
+        "not only an exact tie: it is enough if the two can move towards each other until they are equal.",
         lambda logits, difference: top_two_margin(logits) == 0,
-        "it is the lead over the second likeliest that counts, wherever that stands in the list.",
+        "compare the largest logit with the second largest, wherever they are in the list.",
         lambda logits, difference: abs(logits[0] - logits[1]) <= 2 * difference,
         lambda logits, difference: max(logits) - min(logits) <= 2 * difference,
-        "the wrong way round: a large lead is safe.",
+        "the wrong way round: a large margin is safe.",
         lambda logits, difference: top_two_margin(logits) > 2 * difference,
     ],
-    success="a lead of 0.1 is too small where each number may be 0.06 off, a lead of 0.5 is not.",
+    success="a margin of 0.1 is too small where each logit may be 0.06 off, and a margin of 0.5 is not.",
 )
 
 

@@ -9,5 +9,5 @@ from helpers.plots.limit import waterfall
 from helpers.plots.pages import page_pool
 from helpers.plots.passes import score_triangle
 from helpers.plots.probabilities import top_candidates
-from helpers.plots.suspect import word_differences, word_differences_of_pairs
+from helpers.plots.suspect import word_differences_of_pairs
 from helpers.plots.valid import automaton, chosen_words, compare_probabilities, draft_states

@@ -11,19 +11,9 @@ from helpers.drawing.words import SMALL, pluralize, printable, shorten, text_wid
 from helpers.plots.measured import set_log_scale
 from helpers.trace import WordComparison
 
-HALF, OFF = "half the margin: what another word takes", "difference of the two runs"
+HALF, OFF = "half the margin: another word needs this", "difference of the two runs"
 ComparisonsAndLimit = tuple[Sequence[WordComparison], float]
 DASHES: dict[str, Any] = {"colour": "soft", "dashes": (0, (5, 4))}
-
-
-def word_differences(comparisons: Sequence[WordComparison], limit: float) -> Picture:
-    """Draw how much the logits or logprobs of two runs differ at each word of a reply.
-
-    Args:
-        comparisons: one comparison per word, as returned by `compare_words`.
-        limit: the difference above which to suspect a bug, as returned by `rounding_limit`.
-    """
-    return word_differences_of_pairs({"": (comparisons, limit)})
 
 
 def word_differences_of_pairs(pairs: Mapping[str, ComparisonsAndLimit]) -> Picture:
