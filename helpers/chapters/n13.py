@@ -75,7 +75,7 @@ def measure_launch_overhead_seconds() -> float:
 
 
 class OwnLinear(nn.Module):
-    """A linear layer for a batch of one that uses the compiled loop in place of PyTorch's operator."""
+    """A linear layer for a batch of one that uses the compiled loop instead of PyTorch's operator."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()

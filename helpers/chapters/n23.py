@@ -1,24 +1,19 @@
-"""The experiments, the exercise and the predictions of notebook 23, a state instead of rows."""
+"""The experiments, the exercise and the predictions of notebook 23, a state instead of KV entries."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import torch
-
-from helpers import corpus
 from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.model.cache import StateCache, StaticCache
-from helpers.model.generate import decode_step, prefill
+from helpers.model.generate import decode_step
 from helpers.model.state import StateTransformer
 from helpers.model.transformer import Transformer
 from helpers.timing.steps import fastest_ms
-from helpers.tokenizer import Tokenizer
 
 
 def make_decode_step_task(model: Transformer, n_cached: int) -> Any:
@@ -60,29 +55,6 @@ def measure_step_ms(models: Mapping[str, Transformer], lengths: Sequence[int]) -
     return {name: [ms[name, n] for n in lengths] for name in models}
 
 
-def count_signed_right(model: Transformer, tokenizer: Tokenizer, gap: int, position_shift: int = 0) -> int:
-    """Return how many of 20 diaries a model signs with the right name.
-
-    In each diary, a gap of sentences without the name separates the name from the signature.
-
-    Args:
-        model: the model.
-        tokenizer: the model's tokenizer.
-        gap: minimum number of words in the gap, which consists of complete sentences without name or city.
-        position_shift: number that is added to the positions of the words before the gap. If it is positive,
-            RoPE treats these words as closer to the signature.
-    """
-    right = 0
-    for rng in map(random.Random, range(20)):
-        name, city = rng.choice(corpus.name_city_pairs(held_out=True))
-        ids = tokenizer.encode(" ".join([*corpus.diary_body(rng, name, city, gap), "Signed by"]))
-        places, cache = torch.arange(len(ids)), StateCache(model.config)
-        places[:-gap] += position_shift
-        cache.positions = lambda T, places=places: places  # type: ignore[method-assign, misc]
-        right += tokenizer.words([int(prefill(model, ids, cache).argmax())])[0] == name
-    return right
-
-
 def newest_snapshot_before(snapshots: list[int], position: int) -> int:
     """Return the position of the newest snapshot that is not after `position`, or 0 if there is none."""
     return max([0, *(at for at in snapshots if at <= position)])
@@ -115,11 +87,11 @@ recomputed = Exercise(
     cases=[
         *[([100, 200, 300], 340, 250, True), ([100, 200, 300], 340, 200, True), ([], 340, 250, True)],
         *[([300], 340, 250, True), ([100, 200], 340, 340, True), ([200, 100], 340, 299, True)],
-        Case(([100, 200, 300], 340, 250, False), failure_hint="rows can be cut off anywhere."),
+        Case(([100, 200, 300], 340, 250, False), failure_hint="KV entries can be dropped anywhere."),
     ],
     right_answer=count_recomputed_tokens,
     wrong_answers=[
-        "a snapshot behind the place has taken in what should be gone: look before it only.",
+        "a snapshot after the place has taken in what should be gone: look only before it.",
         partial(
             count_recomputed_tokens,
             choose_snapshot=lambda snapshots, to: min([0, *snapshots], key=lambda at: (abs(at - to), -at)),
@@ -135,10 +107,10 @@ recomputed = Exercise(
             count_recomputed_tokens,
             choose_snapshot=lambda snapshots, to: next((at for at in sorted(snapshots) if at <= to), 0),
         ),
-        "rows can be cut off: where no layer keeps a state, nothing is recomputed.",
+        "KV entries can be dropped: if no layer keeps a state, nothing is recomputed.",
         lambda snapshots, length, to, states: count_recomputed_tokens(snapshots, length, to, True),
     ],
-    success="50 from a snapshot at 200 to the place 250, all 250 without one, and none where rows are kept.",
+    success="50 from a snapshot at 200 to the place 250, all 250 without one, none with KV entries.",
 )
 
 
