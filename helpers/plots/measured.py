@@ -36,7 +36,8 @@ def line_chart(
         log_axes: the logarithmic axes: "x", "y", "xy" or "" for none. The values on them must be above 0.
     """
     lines = {name: np.asarray(y, dtype=float) for name, y in series.items()}
-    most = 1.08 * max(y.max() for y in lines.values())
+    above = 1.6 if "y" in log_axes else 1.08  # room for the discs of the largest values
+    most = above * max(y.max() for y in lines.values())
     lasts = [f"{format_digits(y[-1], 2)} {unit}".strip() for y in lines.values()]
 
     def draw(sheet: Sheet) -> None:
