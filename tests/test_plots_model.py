@@ -15,10 +15,12 @@ import torch
 from matplotlib.text import Text
 
 from helpers import plots
-from helpers.chapters import a1, n06, n07, n08, n09, n10, n11, n12, n14, n15, n16, n17, n18, n19, n20, n21
+from helpers.chapters import a1, a2, n06, n07, n08, n09, n10, n11, n12, n14, n15, n16, n17, n18, n19, n20, n21
 from helpers.model import shipped
 from helpers.model.cache import GrowingCache
 from helpers.museum import exhibit
+from helpers.museum.engine import Probe
+from helpers.museum.exhibits import CARLA
 from helpers.plots import measured
 from helpers.serve.taught import Request, Scheduler, seconds, serve
 from helpers.trace import WordComparison
@@ -127,6 +129,15 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "card": lambda: n11.memory_chart({"weights": 15, "users": 53, "kept back": 12}),
     "fingerprints": lambda: plots.fingerprint_grids(PRINTS),
     "fingerprint": lambda: plots.fingerprint_grid(np.eye(4, 10), 3),
+    "probe": lambda: a2.timeline(Probe("Mia writes from Oslo .")),
+    "probe, many passes": lambda: a2.timeline(
+        Probe(
+            CARLA,
+            chunk=4,
+            earlier_request="This is the diary of Carla from Seoul . Carla",
+            concurrent_request=CARLA,
+        )
+    ),
     "waterfall": lambda: plots.waterfall(STEPS, "one decode step"),
     "kept": lambda: n14.kept_and_dropped_words(
         NAMED.split(),

@@ -75,12 +75,15 @@ def timeline(probe: Probe) -> Picture:
             add(2, 52, str(n_other), "soft")
 
     def draw(sheet: Sheet) -> None:
+        scale = min(1.0, (sheet.width - 36) / (x - 18))
         for n, (name, boxes) in enumerate(rows):
             top = 34 + 58 * n
-            sheet.note(boxes[0][0] if boxes else 18, top - 14, name if boxes else f"{name}: none")
+            first = 18 + scale * (boxes[0][0] - 18) if boxes else 18
+            sheet.note(min(first, 300), top - 14, name if boxes else f"{name}: none")
             for left, width, text, fill in boxes:
-                sheet.box(left, top, width, 24, fill=fill, opacity=0.35)
-                sheet.text(left + width / 2, top + 12, text, at="center")
+                across, size = 18 + scale * (left - 18), scale * width
+                sheet.box(across, top, size, 24, fill=fill, opacity=0.35)
+                sheet.text(across + size / 2, top + 12, text, at="center")
         for k, (fill, text) in enumerate(
             (("key", "found and used again"), ("query", "processed in one pass"))
         ):

@@ -108,19 +108,18 @@ visible = Exercise(
 )
 
 
-def describe_wrong_exhibits(text: str) -> str:
-    """Return, in words, how many of two exhibits give a wrong result for a text."""
+def count_wrong_exhibits(text: str) -> int:
+    """Return how many of two exhibits give a wrong result for a text."""
     rooms = [EXHIBITS[name] for name in ("bug_padding_visible_in_decode", "bug_entry_count_as_position")]
-    wrong = [room for room in rooms if room.first_difference(ExhibitPrompt(text)) != "equal"]
-    return ("none goes wrong", "exactly one goes wrong", "both go wrong")[len(wrong)]
+    return sum(room.first_difference(ExhibitPrompt(text)) != "equal" for room in rooms)
 
 
 second = Exercise(
     name="second",
     todo="write a text of words that the model knows.",
-    cases=[Case((), "rooms 2 and 3: of the two")],
+    cases=[Case((), "the number of rooms that go wrong")],
     right_answer="Today weather is so",
-    run_case=describe_wrong_exhibits,
+    run_case=count_wrong_exhibits,
     wrong_answers=[
         "room 3 drops entries of this text, and room 2 pads it: try a much shorter one, or a longer one.",
         UNSEEN_TEXTS[0],
