@@ -96,6 +96,7 @@ def layer_timeline() -> Picture:
 
     def draw(sheet: Sheet) -> None:
         left, room = 86.0, sheet.width - 104.0
+        sheet.note(left + room, 24, "not to scale", at="right")
         for n, (title, (entries, busy)) in enumerate(shares.items()):
             x, y = left, 46.0 + 104 * n
             sheet.text(18, y - 22, title, bold=True)
@@ -116,10 +117,10 @@ def layer_timeline() -> Picture:
 
     return Picture(
         draw,
-        "One layer in time: weights arrive over the bandwidth, then KV entries, then weights. For one user "
-        "the KV entries take hardly any time, and compute works for a small part of it. For many users the "
-        "weights take as long as before and the KV entries longer. Compute is busy all the time while "
-        "weights come, and hardly while KV entries come.",
+        "One layer in time, not to scale: weights arrive over the bandwidth, then KV entries, then weights. "
+        "For one user the KV entries take hardly any time, and compute works for a small part of it. For "
+        "many users the weights take as long as before and the KV entries longer. Compute is busy all the "
+        "time while weights come, and hardly while KV entries come.",
     )
 
 
