@@ -28,6 +28,7 @@ from helpers.cost.layers import (
 )
 from helpers.cost.models import CARDS, MODELS
 from helpers.cost.roofline import ridge_point
+from helpers.model import shipped
 from helpers.model.cache import GrowingCache, StaticCache, WindowCache
 from tests.doubles import UnevenConfig
 from tests.machine import ROOT
@@ -101,6 +102,16 @@ def test_notebook_15_counts_what_helpers_count() -> None:
     assert {type(layer).__name__ for layer in kinds} == {"Full", "Window", "Latent", "State", "Selected"}
     for layer, n in itertools.product(kinds, (1, 100, 5000)):
         assert scope["kept_and_read"](layer, n) == (layer.n_stored(n), layer.n_read(n))
+
+
+def test_notebook_15s_folded_layer_gives_the_models_output() -> None:
+    sources = {c.id: c.source for c in nbformat.read(ROOT / "notebooks" / "15_fewer_heads.ipynb", 4).cells}
+    fold = sources["c15-rope-say"].partition("```python\n")[2].partition("```")[0]
+    scope: dict[str, Any] = {"torch": torch, "shipped": shipped}
+    scope |= {"trained": {"MLA": shipped.load_shipped("mla").model}}
+    scope["tokenizer"] = shipped.load_shipped().tokenizer
+    exec(sources["c15-latents"] + "\n" + fold, scope)
+    assert torch.allclose(scope["output"], scope["own"], atol=1e-6)
 
 
 def test_invalid_sizes_are_rejected() -> None:
