@@ -21,6 +21,7 @@ KINDS = {
         "model.shipped model.cache.StaticCache model.evaluate corpus"
     ),
     "bug reports, rebuilt: the page shows the lines of each in a fold": "museum.EXHIBITS",
+    "where a published model is, and its tokenizer": "model.published model.load.load_tokenizer",
     "sizes, cards, prices and options as published": "cost.models cost.dated cost.layers.GIB",
     "the toy's words and numbers": "toy.PROMPT toy.NUMBERS toy.VOCABULARY toy.EOS toy.LM_HEAD",
 }

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from helpers.chapters import n10
 from helpers.model import published, shipped
 from helpers.model.cache import GrowingCache, StaticCache
 from helpers.model.generate import generate
 from helpers.model.load import CheckpointError, load, load_tokenizer, save
 from helpers.model.published import FILE
 from helpers.model.transformer import Transformer
+from helpers.recording.hf import load_hf_model
 from helpers.tokenizer import Tokenizer
 
 torch.set_num_threads(1)
@@ -115,7 +115,7 @@ def theirs(
     """
     folder = tmp_path_factory.mktemp("saved")
     save(ours[0], folder)
-    model = n10.load_hf_model(folder)
+    model = load_hf_model(folder)
     tokenizer = AutoTokenizer.from_pretrained(found.parent, gguf_file=FILE)
     cut = tokenizers.pre_tokenizers
     tokenizer.backend_tokenizer.pre_tokenizer = cut.Sequence(
@@ -173,7 +173,7 @@ def test_published_model_answers_a_question(
 def test_falls_back_to_the_shipped_model(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(published.OFFLINE_VARIABLE, "1")
     opened = published.load_published()
-    theirs, tokens = n10.load_hf_model(published.find_published_or_shipped()), torch.arange(9)[None]
+    theirs, tokens = load_hf_model(published.find_published_or_shipped()), torch.arange(9)[None]
     torch.testing.assert_close(opened.model(tokens), theirs(tokens).logits, rtol=0, atol=1e-4)
     assert opened.tokenizer.eos_id == shipped.load_shipped()[1].eos_id
     assert (
@@ -183,9 +183,3 @@ def test_falls_back_to_the_shipped_model(bare: Path, monkeypatch: pytest.MonkeyP
     assert (
         published.question_prompt(opened.tokenizer, "Emma writes from Cairo .") == "Emma writes from Cairo ."
     )
-
-
-def test_word_tokenizer_has_no_merges() -> None:
-    library = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")]))
-    assert n10.merge_ranks(Tokenizer(library)) == {("a", "b"): 0}
-    assert n10.merge_ranks(Tokenizer.from_words(["a", "<eos>"])) == {}

@@ -1,20 +1,14 @@
-"""The experiment with countries, the figure and the exercise of notebook 10, your own model."""
+"""The countries, the figure and the exercise of notebook 10, your own model."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from helpers.check.exercise import Case, Exercise
 from helpers.cost.models import MODELS
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.model.published import text_or_known_prompt
-from helpers.recording.hf import load_hf_model as load_hf_model
-from helpers.recording.hf import watch
-from helpers.tokenizer import Tokenizer
-from helpers.trace import Trace
 
 COUNTRIES = "France Japan Italy Spain Germany Egypt Kenya Peru India Canada"
 COUNTRIES += " China Russia Brazil Greece Poland Mexico Sweden Turkey Chile Cuba"
@@ -26,32 +20,6 @@ CONFIG_KEYS = (
     "intermediate_size",
 )
 CONFIG_FIELDS = "n_layers", "n_heads", "n_kv_heads", "hidden_size", "intermediate_size"
-
-
-class CountryTrace(NamedTuple):
-    """The trace of a sentence that contains a country, and the positions of two of its tokens, from 0."""
-
-    trace: Trace
-    last_position: int  # of the sentence's last token
-    country_position: int  # of the country's last token
-
-
-def record_countries(model: Any, tokenizer: Tokenizer, sentences: Iterable[str]) -> Iterator[CountryTrace]:
-    """Record a run of the model for each combination of a sentence and a country in COUNTRIES.
-
-    Args:
-        model: the model.
-        tokenizer: the model's tokenizer.
-        sentences: the sentences. Each contains `{}`, which is replaced by the country.
-    """
-    for sentence in sentences:
-        for country in COUNTRIES.split():
-            beginning = sentence[: sentence.index("}") + 1]
-            text, start = (
-                text_or_known_prompt(tokenizer, part.format(country)) for part in (sentence, beginning)
-            )
-            last, place = (len(tokenizer.encode(part)) - 1 for part in (text, start))
-            yield CountryTrace(watch(model, tokenizer, text, max_new_tokens=1), last, place)
 
 
 def head_map(counts: Mapping[tuple[int, int], int], heads: Sequence[tuple[int, int]]) -> Picture:
@@ -85,15 +53,6 @@ def head_map(counts: Mapping[tuple[int, int], int], heads: Sequence[tuple[int, i
             sheet.text(left, bottom + 24 * (n + 1), line, colour="query", bold=True)
 
     return Picture(draw, f"{n_layers} layers of {n_heads} heads. {'; '.join(named)}.")
-
-
-def merge_ranks(tokenizer: Tokenizer) -> dict[tuple[str, str], int]:
-    """Return the rank, from 0, of each pair of word pieces that the tokenizer merges.
-
-    For a tokenizer whose tokens are complete words, the dict is empty.
-    """
-    joins = json.loads(tokenizer.library.to_str())["model"].get("merges", [])
-    return {(one, other): n for n, (one, other) in enumerate(joins)}
 
 
 def config_json(name: str, omitted_key: str = "", **replaced: Any) -> dict[str, Any]:
