@@ -356,9 +356,9 @@ def fingerprints_page() -> str:
     threads = [Link(room.issue, room.issue_url, f"room {n}: {room.symptom}") for n, room in rooms]
     message = (
         "Eleven bugs that real projects shipped, planted in the decoder of this series, and one report that "
-        "was none. Each picture compares two runs that were made to say the same words, one repaired and one "
-        "as it was shipped. A column is a pass, a line a layer; the more ink, the further apart. The ring "
-        "marks where they part first."
+        "was none. Each picture compares two runs over the same tokens, in most rooms one repaired and one "
+        "as it was shipped. A column is a pass and a row is a layer; the darker a cell, the further apart "
+        "the two are. The ring marks the first difference."
     )
     book_link = Link("22 The museum of bugs", "notebooks/22_museum.html", "Find the causes yourself.")
     shown = f'<div class="jp-OutputArea-child">{poster}</div>'  # as a notebook's page shows it

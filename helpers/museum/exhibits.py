@@ -178,7 +178,7 @@ def no_bug_sums_in_another_order(runner: Runner, prompt: ExhibitPrompt, with_bug
 
 @register_exhibit(
     issue="huggingface/transformers PR #30414",
-    symptom="gibberish, and the sooner, the more tokens the reply may have",
+    symptom="gibberish if the reply may have many tokens, and good text if it may have few",
     found="by a developer of the library, who tried three lengths",
     causes=(
         "the prompt was cut off at its end",
