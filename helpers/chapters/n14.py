@@ -12,7 +12,7 @@ from torch import Tensor
 from helpers.check.exercise import Exercise
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import SMALL, printable, shorten, text_width
-from helpers.model.cache import Cache
+from helpers.model.cache import Cache, GrowingCache
 from helpers.model.config import ModelConfig
 from helpers.model.generate import generate, prefill
 from helpers.model.shipped import NAME_HEAD
@@ -29,6 +29,18 @@ PLOT_HEIGHT, LABEL_SPACING, MAX_LABEL_WIDTH = (
     215,
 )  # px: height of the plot, distance between labels, and width of the longest label
 Point = tuple[float, float]
+
+
+class ListedCache(GrowingCache):
+    """A cache that drops entries and lists, in `kept`, the positions of those that each layer still has."""
+
+    kept: list[Tensor]
+
+    def n_stored(self, layer: int) -> int:
+        return len(self.kept[layer])
+
+    def entry_positions(self) -> Sequence[int]:
+        return self.kept[0].tolist()
 
 
 class KeptEntries(NamedTuple):
