@@ -27,7 +27,7 @@ DOLLARS_PER_MILLION = {
 }
 PRICE_SOURCE = f"{MODEL} as of {DATED_PRICES.checked_date}"
 FILLS = {"read": "value fill", "written": "query", "input": "generated"}
-CHANGING_PARTS = ("time", "note")  # parts whose text changes in every turn
+SMALL_PARTS = ("time", "note", "summary")  # parts that are marked in black, too small for their names
 NAMES = {"tool": "tools", "question": "chat", "reply": "chat", "thoughts": "chat", "answer": "chat"}
 
 
@@ -94,8 +94,8 @@ def stairs(prompts: Mapping[str, Sequence[Prompt]], bills: Mapping[str, Sequence
                     x += unit * turn[kind]
                 x = 18.0
                 for part, n in merge_parts(prompt):
-                    if part in CHANGING_PARTS:
-                        sheet.box(x, y, max(2, unit * n), 4, fill="ink", radius=0)
+                    if part in SMALL_PARTS:
+                        sheet.box(x, y + 2, max(2, unit * n), 2, fill="ink", radius=0)
                     x += unit * n
                 y += 5
             for at, piece in enumerate(chat[-1]):
@@ -104,7 +104,7 @@ def stairs(prompts: Mapping[str, Sequence[Prompt]], bills: Mapping[str, Sequence
                     sheet.line((x, y), (x, y + 8), width=2)
             x = 18.0
             for part, n in merge_parts(chat[-1]):
-                if part not in CHANGING_PARTS and text_width(part, SMALL) + 4 < unit * n:
+                if part not in SMALL_PARTS and text_width(part, SMALL) + 4 < unit * n:
                     sheet.note(x + unit * n / 2, y + 8, part, at="center")
                 x += unit * n
             y += 31
@@ -123,7 +123,7 @@ def draw_legend(sheet: Sheet, kinds: Sequence[str]) -> float:
     """Draw the legend of `stairs` with these prices. Return the y position below it, in px."""
     keys = [(FILLS[kind], f"{kind}, ${DOLLARS_PER_MILLION[kind]:.2f}/M") for kind in kinds]
     x, y = 18.0, 16.0
-    for fill, text in [*keys, ("ink", ", ".join(CHANGING_PARTS)), ("|", "breakpoint"), ("", PRICE_SOURCE)]:
+    for fill, text in [*keys, ("ink", ", ".join(SMALL_PARTS)), ("|", "breakpoint"), ("", PRICE_SOURCE)]:
         wide = (26 if fill else 6) + text_width(text, SMALL)
         if x + wide > sheet.width:
             x, y = 18.0, y + 22
@@ -258,8 +258,8 @@ def order_cost(order: Sequence[str]) -> dict[str, float]:
         that come after the time.
 
     Raises:
-        NotRightError: a part is missing, unknown or repeated, there are too many breakpoints, or the question
-            comes before the chat.
+        NotRightError: a part is missing, unknown or repeated, there are too many breakpoints, or the parts
+            are in an order in which no request is sent.
     """
     order = order.split() if isinstance(order, str) else [*order]
     names = [part for part in order if part != BREAKPOINT]
@@ -271,9 +271,10 @@ def order_cost(order: Sequence[str]) -> dict[str, float]:
         raise NotRightError(
             f"order has {len(order) - len(names)} breakpoints; expected {MAX_BREAKPOINTS} at most."
         )
-    if names.index("chat") > names.index("question"):
+    fixed = [part for part in PARTS_TO_ORDER if part != "time"]
+    if names[0] != fixed[0] or [part for part in names if part != "time"] != fixed:
         raise NotRightError(
-            "the question comes before the chat; expected the turns as they followed each other."
+            f"a request has the order {', '.join(fixed)}; expected that, and the time after tools."
         )
     prompts = list[Prompt]()
     earlier: list[Piece] = []
@@ -300,7 +301,6 @@ order = Exercise(
     wrong_answers=[
         "the time is another text in each turn: nothing that comes after it is found.",
         ["tools", "|", "time", "system", "|", "chat", "question", "|"],
-        ["time", "tools", "system", "|", "chat", "question", "|"],
         ["tools", "system", "|", "time", "chat", "question", "|"],
         "an entry that ends with the time is never found again: end one before it.",
         ["tools", "system", "|", "chat", "question", "time", "|"],
