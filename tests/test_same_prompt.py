@@ -9,10 +9,7 @@ import torch
 
 from helpers.chapters import n21
 from helpers.chapters.n21 import (
-    GreedyReply,
-    count_different_logits,
     first_difference_index,
-    generate_batch,
     load_recorded_results,
     mark_first_difference,
 )
@@ -20,8 +17,11 @@ from helpers.model import shipped
 from helpers.model.generate import generate
 from helpers.trace import compare_words, read_logprobs
 from tools.same_prompt import (
+    GreedyReply,
     answer_in_batches,
     count_changes,
+    count_different_logits,
+    generate_batch,
     record_suspect_pairs,
     top_2_margin,
     with_hidden_keys,

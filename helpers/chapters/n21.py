@@ -1,8 +1,7 @@
-"""The experiments, the figure, the exercise and the prediction of notebook 21, the same prompt.
+"""The recorded runs, the figures, the exercise and the prediction of notebook 21, the same prompt.
 
-The experiments compare a prompt's reply without other prompts with its reply in a batch. The results depend
-on the processor. Those of one processor are stored in same_prompt.json. To write it, run
-`python -m tools same_prompt`.
+The runs compare a prompt's reply without other prompts with its reply in a batch. The results depend on the
+processor. Those of one processor are stored in same_prompt.json; `python -m tools same_prompt` writes it.
 """
 
 from __future__ import annotations
@@ -14,17 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from helpers.check.exercise import Exercise
 from helpers.check.guess import Guess
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import printable
 from helpers.model import shipped
-from helpers.model.cache import PagedCache
-from helpers.model.generate import next_token_logits
-from helpers.model.transformer import Transformer
 from helpers.recording.hf import load_hf_model, watch
 from helpers.recording.model import record_model
 from helpers.trace import Trace, WordComparison, rounding_limit
@@ -40,59 +33,6 @@ BATCH_PROMPTS = (  # prompts of one batch: Carla's, of 6 words; Bram's, the long
     "Layla writes from Lisbon . Layla swam in",
     "This is the diary of Aisha from Beirut",
 )
-
-
-@dataclass(frozen=True)
-class GreedyReply:
-    """A reply that a model generated greedily.
-
-    Attributes:
-        tokens: ids of the n new tokens, each of which is the most probable at its position.
-        logits: the logits from which the tokens were chosen, of shape (n, V), in float32.
-    """
-
-    tokens: list[int]
-    logits: Tensor
-
-
-def generate_batch(
-    model: Transformer,
-    prompts: Sequence[Sequence[int]],
-    n_tokens: int,
-    forced_tokens: Sequence[int] = (),
-    cache_class: type[PagedCache] = PagedCache,
-) -> list[GreedyReply]:
-    """Generate one reply per prompt in one batch. The replies do not stop at `<eos>`.
-
-    Args:
-        model: the model.
-        prompts: token ids of each prompt. The prompts may have different lengths.
-        n_tokens: number of tokens in each reply.
-        forced_tokens: at least `n_tokens - 1` token ids. In the first sequence, the model processes them
-            instead of its own choices, so that its logits can be compared with those of another run over the
-            same tokens. If empty, no tokens are forced.
-        cache_class: class of the cache.
-
-    Returns:
-        The replies. The tokens of the first reply are the model's own choices even if tokens are forced.
-    """
-    lengths = [*map(len, prompts)]
-    T = max(lengths)
-    cache = cache_class(model.config, len(prompts), T + n_tokens, dtype=model.embed_tokens.weight.dtype)
-    ids = torch.tensor([[0] * (T - len(prompt)) + [*prompt] for prompt in prompts])
-    with cache.ragged_pass(lengths):  # the tokens before each prompt are padding
-        rows = [next_token_logits(model, ids, cache).float()]  # (B, V)
-    for at in range(n_tokens - 1):
-        ids = rows[-1].argmax(-1, keepdim=True)
-        ids[0] = forced_tokens[at] if forced_tokens else ids[0]
-        rows.append(next_token_logits(model, ids, cache).float())
-    logits = torch.stack(rows, dim=1)  # (B, n, V)
-    return [GreedyReply(one.argmax(-1).tolist(), one) for one in logits]
-
-
-def count_different_logits(a: GreedyReply, b: GreedyReply) -> int:
-    """Return how many logits differ between two replies with equally many tokens."""
-    return int((a.logits != b.logits).sum())
 
 
 def first_difference_index(a: Sequence[Any], b: Sequence[Any]) -> int | None:
