@@ -16,6 +16,7 @@ from helpers.cost import active_parameters
 from helpers.model import shipped
 from helpers.model.sizes import narrow_config
 from helpers.model.transformer import Transformer
+from tools import ladder
 
 WAYS = [*n13.STEP_VARIANTS]
 WEIGHTS = active_parameters(shipped.CONFIG)
@@ -45,9 +46,9 @@ def found(monkeypatch: pytest.MonkeyPatch) -> n13.StepTimeLadder:
     monkeypatch.setattr(n13.numba, "set_num_threads", lambda n: None)  # 2 on a machine of one core
     monkeypatch.setattr(n13, "fastest_ms", fastest_ms)
     threads = torch.get_num_threads()
-    ladder = n13.measure_ladder("shipped", cores=2)
+    measured = n13.measure_ladder("shipped", cores=2)
     assert torch.get_num_threads() == threads, "or all that runs behind it waits in busy loops"
-    return ladder
+    return measured
 
 
 def test_what_is_measured(found: n13.StepTimeLadder) -> None:
@@ -135,14 +136,39 @@ def test_products_alone_go_through_all_matrices() -> None:
     assert out[0].tolist() == matrices[1].sum(axis=1).tolist()
 
 
-def test_a_run_that_cannot_be_used_gives_way_to_a_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_cannot_be_used_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = n13.load_recorded_ladder()
     assert not kept.why_unusable()
-    assert "only one core" in n13.measure_or_load_ladder(cores=1).source
+    assert "only one core" in n13.measure_ladder_here(cores=1).why_unusable()
     busy = replace(kept, measured_ms={**kept.measured_ms, "half the bytes": 0.1})
     monkeypatch.setattr(n13, "measure_ladder", lambda size, cores: busy)
-    found = n13.measure_or_load_ladder(cores=2)
-    assert "half the bytes, took 0.10 ms, where the prices measured here say 0." in found.source
-    assert found.measured_ms == kept.measured_ms
-    monkeypatch.setattr(n13, "measure_ladder", lambda size, cores: kept)
-    assert n13.measure_or_load_ladder(cores=2) is kept
+    assert "faster than its bound" in n13.measure_ladder_here(cores=2).why_unusable()
+
+
+def test_the_orders_of_rows_are_as_the_page_says() -> None:
+    kept = n13.load_recorded_ladder()
+    torch_speeds, neighbours, far_apart = kept.product_speeds.values()
+    assert 0.8 < neighbours[0] / far_apart[0] < 1.25, "in the cache the order makes little difference"
+    assert torch_speeds[0] > 0.65 * far_apart[0] > 1.8 * torch_speeds[1]
+    assert far_apart[1] > 1.8 * neighbours[1], "from memory it decides"
+    assert neighbours[3] > 1.4 * neighbours[1]
+    assert torch_speeds[3] > 1.4 * torch_speeds[1]
+    assert min(far_apart[1:]) > 0.8 * max(far_apart[1:]), "whatever the length of the rows"
+
+
+def test_the_ladder_reads_no_slower_than_a_product() -> None:
+    kept = replace(n13.load_recorded_ladder(), bandwidths=dict.fromkeys(WAYS, 3e10))
+    for fastest in (2.0, 40.0):
+        found = ladder.fastest_reading(replace(kept, product_speeds={"ours": [90.0, 1.0, fastest]}))
+        assert [found[way] for way in WAYS] == [max(3e10, 1e9 * fastest)] * 3 + [3e10] * 3
+
+
+def test_the_page_defines_what_the_tool_measures(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = ladder.timing_code()
+    matrix, token = torch.randn(8, 16), torch.randn(16)
+    for routine in ("far_apart", "neighbours"):
+        torch.testing.assert_close(page[routine](matrix, token), matrix @ token, atol=1e-5, rtol=1e-4)
+    monkeypatch.setitem(page, "speed", lambda product, matrices: len(matrices))
+    monkeypatch.setattr(page["torch"], "set_num_threads", lambda n: None)
+    recorded = n13.load_recorded_ladder().product_speeds
+    assert page["measure_speeds"]() == {name: [108, 42, 16, 8] for name in recorded}

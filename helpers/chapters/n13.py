@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -165,6 +165,9 @@ class StepTimeLadder:
     bandwidths: Mapping[str, float]  # bytes per second read by the cores in use
     products_ms: Mapping[str, float]  # milliseconds of the products alone, without launches
     measured_ms: Mapping[str, float]  # milliseconds of a step
+    product_speeds: Mapping[str, list[float]] = field(
+        default_factory=dict
+    )  # GB/s, by routine; see the notebook
     source: str = "measured on this machine"
 
     def lower_bound_terms(self, variant: str) -> StepSeconds:
@@ -251,28 +254,22 @@ class StepTimeLadder:
     def why_unusable(self) -> str:
         """Return why these measurements cannot be used, or "" if they can be used."""
         if self.cores < 2:
-            return "Python has only one core"
-        for way, ms in self.measured_ms.items():
-            if ms < self.lower_bound_ms(way):
-                least = f"where the prices measured here say {self.lower_bound_ms(way):.2f} at least"
-                return f"a step, {way}, took {ms:.2f} ms, {least}, so one of them was measured too high"
+            return "Python has only one core here, and the ladder needs two."
+        if any(ms < self.lower_bound_ms(way) for way, ms in self.measured_ms.items()):
+            return (
+                "The machine was busy: a step came out faster than its bound. "
+                "Close other programs and run again."
+            )
         return ""
 
 
-def measure_or_load_ladder(cores: int = CORES) -> StepTimeLadder:
-    """Measure a ladder on this machine. If the measurements cannot be used, return the recorded ladder.
-
-    If there is only one core, nothing is measured.
+def measure_ladder_here(cores: int = CORES) -> StepTimeLadder:
+    """Measure a ladder on this machine, or, if there is only one core, return one that is unusable.
 
     Args:
         cores: number of cores that share each matrix in variants with `cores_share`.
     """
-    found = measure_ladder("16M", cores) if cores > 1 else load_recorded_ladder(cores=1)
-    if not (why := found.why_unusable()):
-        return found
-    kept = load_recorded_ladder()
-    source = f"The numbers are those of {kept.source}. Here they cannot be measured: {why}."
-    return replace(kept, source=source)
+    return measure_ladder("16M", cores) if cores > 1 else load_recorded_ladder(cores=cores)
 
 
 def load_recorded_ladder(**replaced_fields: Any) -> StepTimeLadder:
