@@ -187,19 +187,3 @@ def vocabulary() -> list[str]:
     fixed = [word for word in sentences if not word.startswith("{")]
     filled = [word for choices in BLANKS.values() for word in choices]
     return list(dict.fromkeys([EOS, *fixed, *filled, *NAMES, *CITIES]))
-
-
-Rules = dict[str, list[tuple[str, ...]]]
-
-
-def week_rules(name: str, city: str) -> Rules:
-    """Return grammar rules for a signed weather report about a week. The start rule is "{week}".
-
-    No diary in the corpus contains such a report.
-    """
-    words = BLANKS | {"name": [name], "city": [city]}
-    days = " ".join(f"{day} is {{sky}} in {{city}} ." for day in BLANKS["day"])
-    rules: Rules = {"{week}": [(*f"{days} {SIGNATURE}".split(), EOS)]}
-    return rules | {
-        f"{{{slot}}}": [(word,) for word in dict.fromkeys(choices)] for slot, choices in words.items()
-    }

@@ -67,11 +67,6 @@ def merges_as_one_head(o1: Tensor, a: Tensor, o2: Tensor, b: Tensor) -> Tensor:
     return n19.merge.right_answer(o1, a[:1].expand_as(a), o2, b[:1].expand_as(b))
 
 
-def left_by_letters(endings: set[tuple[str, ...]], word: str) -> set[tuple[str, ...]]:
-    """Keep endings whose first word begins with the letters of the word."""
-    return {ending[1:] for ending in endings if ending and ending[0].startswith(word)}
-
-
 def not_to_zero(table: np.ndarray, state: int) -> list[int]:
     """Treat state 0 as if it were no state."""
     words: list[int] = []
@@ -161,7 +156,6 @@ CLOSE: list[tuple[Exercise, Any, str]] = [
     ),
     (n18.accept, lambda d, c: [*takewhile(c.__contains__, d)], "accept("),
     (n19.merge, merges_as_one_head, "merge for"),
-    (n24.endings_after, left_by_letters, "left after 'the' gives"),
     (n24.must_come, not_to_zero, "whose end is state 0"),
     (
         n21.may_change,

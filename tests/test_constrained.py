@@ -1,4 +1,4 @@
-"""Only valid words: tables compared with a kept library, valid texts, probabilities, drafts, bugs."""
+"""Only valid words: tables compared with a kept library, valid texts, probabilities."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.chapters import n24
 from helpers.constrained import decoding, grammar
 from helpers.constrained.grammar import (
     CHARACTERS,
@@ -22,16 +21,13 @@ from helpers.constrained.grammar import (
     NONE,
     PERSON,
     forced_words,
-    mask_logits,
     states_after,
     tabulate,
 )
 from helpers.model.cache import StaticCache
 from helpers.model.generate import prefill
-from helpers.model.speculate import Draft, PromptLookup
 from helpers.sampling import Sampling, greedy, make_chooser
 from helpers.tokenizer import Tokenizer
-from tests.planted import Planted
 from tests.test_tokenizer import of_characters
 from tests.tiny import tiny
 
@@ -48,7 +44,6 @@ TABLE = tabulate(SMALL, "{all}", [str(i) for i in range(19)])
 MODEL = tiny(seed=2, dtype=torch.float64, max_seq_len=200, eos_ids=(0,))
 PROMPT = [3, 1, 4, 1, 5]
 seeds = st.integers(0, 2**32)
-planted = Planted()
 
 
 def whole(table: np.ndarray, words: list[int]) -> bool:
@@ -120,19 +115,12 @@ def test_tokens_that_begin_with_a_space() -> None:
 @given(seeds, st.booleans())
 @settings(max_examples=30)
 def test_constrained_text_is_valid_and_cached_correctly(seed: int, jump: bool) -> None:
-    """With drafts, too; if greedy, they do not change the text."""
     for sampling in (Sampling(), Sampling(2.0, seed=seed)):
-        sampler = decoding.GrammarSampler(TABLE, sampling)
-        with_drafts = decoding.speculate_constrained(
-            MODEL, PROMPT, sampler, PromptLookup(), new_cache()
-        ).output_ids
         cache, plain = new_cache(), new_cache()
         output, chosen = decoding.generate_constrained(
             MODEL, PROMPT, TABLE, make_chooser(sampling, 19), cache, jump
         )
         assert whole(TABLE, output)
-        assert whole(TABLE, with_drafts)
-        assert with_drafts == output or sampling.temperature
     prefill(MODEL, (PROMPT + output)[: cache.length], plain)
     assert torch.allclose(cache.k, plain.k)
     assert torch.allclose(cache.v, plain.v)
@@ -141,39 +129,17 @@ def test_constrained_text_is_valid_and_cached_correctly(seed: int, jump: bool) -
     assert chosen == (free if jump else [*range(len(output))])
 
 
-@given(st.lists(st.integers(0, 11), max_size=6), seeds)
-@settings(max_examples=40)
-def test_drafts_do_not_change_constrained_text(picks: list[int], seed: int) -> None:
-    tokens, state = list[int](), 0
-    for n in picks:  # mostly allowed words: the first other one is rejected
-        allowed = np.flatnonzero(TABLE[state] != NONE)
-        tokens.append(int(allowed[n % len(allowed)]) if len(allowed) and n else n)
-        state = int(TABLE[state, tokens[-1]])
-    logits = np.random.default_rng(seed).normal(size=(len(tokens) + 1, 19))
-    sampler = decoding.GrammarSampler(TABLE)
-    output = sampler.verify(Draft(tokens), logits)
-    state = 0
-    for row, word in zip(logits, output, strict=False):
-        assert (TABLE[state] != NONE).any()
-        assert word == greedy(mask_logits(row, TABLE[state]))
-        state = int(TABLE[state, word])
-    assert sampler.state == state
-
-
 @pytest.mark.parametrize("eos_ids", [(), (0,), (4,)], ids=["no end id", "the end's", "one in the middle"])
 def test_only_the_grammar_ends_a_text(eos_ids: tuple[int, ...]) -> None:
-    """Whatever eos_ids the config has; and the drafts reach past the end."""
+    """Whatever eos_ids the config has."""
     model = tiny(seed=2, dtype=torch.float64, max_seq_len=200, eos_ids=eos_ids)
     table = tabulate({"{all}": [tuple("4567"), tuple("4568")]}, "{all}", [str(i) for i in range(19)])
-    sampler = decoding.GrammarSampler(table)
-    for _ in range(2):
+    for jump in (False, True):
         cache = StaticCache(model.config, dtype=torch.float64)
-        ids, passes = decoding.speculate_constrained(
-            model, [4, 5, 6, 7, 4, 5, 6, 8, 4], sampler, PromptLookup(), cache, 5
-        )
-        assert (whole(table, ids), passes < len(ids), len(ids)) == (True, True, 4)
+        ids, _ = decoding.generate_constrained(model, PROMPT, table, greedy, cache, jump)
+        assert (whole(table, ids), len(ids)) == (True, 4)
     with pytest.raises(ValueError, match="expected an empty one"):
-        decoding.speculate_constrained(model, PROMPT, sampler, PromptLookup(), cache)
+        decoding.generate_constrained(model, PROMPT, table, greedy, cache)
 
 
 @pytest.mark.parametrize(
@@ -206,26 +172,6 @@ def test_endless_forced_words_are_refused() -> None:
 def test_table_of_another_vocabulary_is_refused() -> None:
     """Even if all words are forced, and no logits are masked."""
     table, cache = tabulate({"{a}": [("1", "0")]}, "{a}", ["0", "1"]), new_cache()
-    for write in (
-        lambda: decoding.generate_constrained(MODEL, PROMPT, table, greedy, cache),
-        lambda: decoding.speculate_constrained(
-            MODEL, PROMPT, decoding.GrammarSampler(table), PromptLookup(), cache
-        ),
-    ):
-        with pytest.raises(ValueError, match="the table has 2 words; expected the model's 19"):
-            write()
+    with pytest.raises(ValueError, match="the table has 2 words; expected the model's 19"):
+        decoding.generate_constrained(MODEL, PROMPT, table, greedy, cache)
     assert not cache.length
-
-
-@planted(
-    "the state stays where refused drafts had led it",
-    [test_drafts_do_not_change_constrained_text],
-    "NVIDIA/TensorRT-LLM#19296",
-)
-def ahead(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decoding, "GrammarSampler", n24.NoRollbackSampler)
-
-
-@pytest.mark.parametrize("bug", planted.bugs, ids=str)
-def test_planted_bugs_are_caught(bug: Any) -> None:
-    assert not bug.missed_by()

@@ -183,12 +183,6 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     ),
     "chosen": lambda: plots.chosen_words(["The", "w" * 90, "is", "calm", "."], [1, 3]),
     "automaton": lambda: plots.automaton(FORKED, ["The", "w" * 90, "is", "calm", "slept"]),
-    "ahead": lambda: plots.draft_states(
-        [8, 9, 10, 11, 12], ["snowy", "in", "w" * 90, "."], ["foggy"], {9: ["in", "w" * 90], 12: ["We"] * 30}
-    ),
-    "ahead, one accepted": lambda: plots.draft_states(
-        [0, 1, 2, 3], ["so", "cold", "."], ["so", "calm"], {2: ["."], 3: ["The"]}
-    ),
     "two ways": lambda: plots.compare_probabilities(
         {"nice": (0.7, 0.0), "w" * 90: (0.3, 1.0)}, ("masked", "again")
     ),

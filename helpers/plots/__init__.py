@@ -10,4 +10,4 @@ from helpers.plots.pages import page_pool
 from helpers.plots.passes import score_triangle
 from helpers.plots.probabilities import top_candidates
 from helpers.plots.suspect import word_differences_of_pairs
-from helpers.plots.valid import automaton, chosen_words, compare_probabilities, draft_states
+from helpers.plots.valid import automaton, chosen_words, compare_probabilities

@@ -1,4 +1,4 @@
-"""Figures of constrained decoding: chosen words, automata, drafts, and probabilities of texts."""
+"""Figures of constrained decoding: chosen words, automata, and probabilities of texts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def chosen_words(words: Sequence[str], chosen: Collection[int]) -> Picture:
         chosen: the indices, from 0, of the words that the model chose. The grammar forced the others.
     """
     n = len(chosen)
-    heads = f"{pluralize(n, 'word')} chosen", f"{len(words) - n} had to come"
+    heads = f"{pluralize(n, 'word')} chosen", f"{len(words) - n} forced"
 
     def draw(sheet: Sheet) -> None:
         sheet.box(18, 11, 26, 18, fill="generated fill", edge="generated", radius=5)
@@ -101,67 +101,6 @@ def automaton(transitions: np.ndarray, vocabulary: Sequence[str]) -> Picture:
         for n, lines in left.items()
     )
     return Picture(draw, f"{'. '.join(sentence)}.")
-
-
-def draft_states(
-    states: Sequence[int],
-    drafted: Sequence[str],
-    output: Sequence[str],
-    required: Mapping[int, Sequence[str]],
-) -> Picture:
-    """Draw how a draft advances an automaton, and in which state it must be after a drafted word is rejected.
-
-    The figure also shows the wrong state in which a decoder with a bug stays.
-
-    Args:
-        states: the state before the draft, then the state after each drafted word. No state occurs twice.
-        drafted: the drafted words, up to 4.
-        output: the words that the model wrote: the accepted words, then the word that replaces the rejected
-            one.
-        required: maps two of `states` to the words that must follow in that state. The first is the right
-            state after the rejection, and the second is the wrong one.
-    """
-    a = len(output) - 1
-    right, stays = required
-    sentence = f"back to {states[a]}, then {printable(output[a])} leads to {right}"
-    ends = {
-        state: (f"{name}: in {state}, and next come", " ".join(map(printable, required[state])))
-        for state, name in ((right, "right"), (stays, "with the bug"))
-    }
-
-    def draw(sheet: Sheet) -> None:
-        step, y = min(110, (sheet.width - 68) / len(drafted)), 88
-        at = {state: 34 + step * n for n, state in enumerate(states)}
-        colours = dict(zip(ends, COLOURS, strict=True))
-        sheet.note(18, 20, "the draft leads the state ahead")
-        for n, word in enumerate(drafted):
-            x, shown = 34 + step * (n + 0.5), shorten(word, step - 8, SMALL)
-            sheet.note(x, y - 34, shown, at="center", colour="ink")
-            if n == a:
-                reach = text_width(shown, SMALL) / 2 + 4
-                sheet.line((x - reach, y - 34), (x + reach, y - 34), width=1.6)
-            sheet.arrow(x - step / 2 + 16, y, x + step / 2 - 16, y, "soft")
-        for state, x in at.items():
-            kind = colours.get(state)
-            sheet.disc(x, y, 15, f"{kind} fill" if kind else "paper", kind or "line")
-            sheet.text(x, y, str(state), at="center", bold=bool(kind))
-        back, down, on = at[states[a]] - 5, y + 62, y + 28
-        sheet.line((at[stays], y + 18), (at[stays], down), (back, down), colour=COLOURS[0], width=1.6)
-        sheet.arrow(back, down, back, y + 17, COLOURS[0])
-        sheet.line((back + 10, y + 17), (back + 10, on), (at[right], on), colour=COLOURS[0], width=1.6)
-        sheet.arrow(at[right], on, at[right], y + 17, COLOURS[0])
-        sheet.note(back + 16, on + 16, shorten(output[a], step - 8, SMALL), colour="ink")
-        sheet.note(back, y + 78, shorten(sentence, sheet.width - back - 14, SMALL), colour="ink")
-        y += 112
-        for state, (head, follow) in ends.items():
-            sheet.square(26, y, 12, colours[state])
-            sheet.text(40, y, head)
-            sheet.text(40, y + 23, shorten(follow, sheet.width - 58, bold=True), bold=True)
-            y += 54
-
-    what = f"The draft {' '.join(map(printable, drafted))} leads through the states {[*states]}. "
-    what += f"{printable(drafted[a])} is rejected: {sentence}."
-    return Picture(draw, f"{what} {'. '.join(f'{head}: {follow}' for head, follow in ends.values())}.")
 
 
 def compare_probabilities(texts: Mapping[str, tuple[float, float]], methods: tuple[str, str]) -> Picture:
