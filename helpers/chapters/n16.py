@@ -297,7 +297,7 @@ def _draw_waits(sheet: Sheet, axes: Axes, columns: Sequence[Sequence[float]], sl
 
 
 def _format_ms(ms: float) -> str:
-    return f"{ms:.0f} ms" if ms < 950 else f"{ms / 1000:.2f} s"
+    return f"{ms:.0f} ms" if ms < 999.5 else f"{ms / 1000:.2f} s"
 
 
 def _ticks_of_ms(axes: Axes, axis: str, places: Sequence[float]) -> None:
