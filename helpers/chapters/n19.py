@@ -38,7 +38,9 @@ def column_and_row_split(n_in: int, inner_sizes: Mapping[tuple[str, str], int]) 
             sheet.arrow(x + 98, y + 72, x + 118, y + 72, "ink")
             sheet.note(x + 120, y + 186, f"{second}: rows", colour="ink", bold=True)
             sheet.box(x, y + 290, 420, 30, edge="ink", line=1.4)
-            sheet.note(x + 210, y + 305, f"all-reduce: {n_in:,} + {n_in:,}", at="center", colour="ink")
+            sheet.note(
+                x + 210, y + 305, f"all-reduce: the sum of both, {n_in:,} out", at="center", colour="ink"
+            )
             for rank, colour in enumerate(("query", "value")):
                 across, down = x + 120 + 152 * rank, y + 202 + 40 * rank
                 for left, top, wide, high, text in (
@@ -56,7 +58,7 @@ def column_and_row_split(n_in: int, inner_sizes: Mapping[tuple[str, str], int]) 
 
     sentence = " ".join(
         f"Of {first} each rank has half of the columns: {n_in:,} in, {inner // 2:,} out. Of {second} it has "
-        f"half of the rows: {inner // 2:,} in, {n_in:,} out. All-reduce: {n_in:,} + {n_in:,}."
+        f"half of the rows: {inner // 2:,} in, {n_in:,} out. All-reduce: the sum of both, {n_in:,} out."
         for (first, second), inner in inner_sizes.items()
     )
     return Picture(draw, sentence)
