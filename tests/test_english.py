@@ -19,7 +19,7 @@ DONE = """
     helpers/serve/*.py helpers/stepper/*.py helpers/timing/*.py helpers/trace/*.py
     helpers/explorers/*.py helpers/plots/*.py tools/*.py tests/test_bills.py tests/test_config.py
     tests/test_cost*.py tests/test_dated.py tests/test_explorers.py tests/test_pages.py tests/test_plots*.py
-    tests/test_repository.py tests/test_service.py tests/test_setup.py tests/test_sizes.py
+    tests/test_repository.py tests/test_setup.py tests/test_sizes.py
     tests/test_step_time.py tests/test_tables.py tests/test_words.py
     helpers/constrained/*.py helpers/corpus.py helpers/model/*.py helpers/model/cache/*.py helpers/sampling.py
     helpers/tokenizer.py helpers/toy.py helpers/validate.py tests/test_adapter.py tests/test_constrained.py
