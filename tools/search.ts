@@ -23,7 +23,11 @@ const engine = new MiniSearch({
   fields: ["heading", "page", "text"],
   tokenize: (text) => wordsOf(text).map(([word]) => word),
   processTerm: termOf,
-  searchOptions: { boost: { heading: 4, page: 2 }, prefix: (term) => term.length > 2 },
+  searchOptions: {
+    boost: { heading: 4, page: 2 },
+    boostDocument: (id) => (places[id].heading.endsWith("?") ? 2 : 1), // questions come with their answers
+    prefix: (term) => term.length > 2,
+  },
 });
 engine.addAll(places);
 
