@@ -195,11 +195,6 @@ class StepTimeLadder:
         """Return the lower bound of a step, in milliseconds."""
         return 1000 * self.lower_bound_terms(variant).total
 
-    def ms_without_overlap(self, variant: str) -> float:
-        """Return how many milliseconds a step would take if memory reads and arithmetic did not overlap."""
-        step = self.lower_bound_terms(variant)
-        return 1000 * (step.launch + step.kv_cache + step.weights + step.products)
-
     def hidden_share(self, variant: str) -> float:
         """Return the share of the shorter of reading and arithmetic that the products alone hide."""
         step = self.lower_bound_terms(variant)

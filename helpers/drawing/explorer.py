@@ -9,7 +9,6 @@ from __future__ import annotations
 import html
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -190,11 +189,6 @@ def labelled_widget(class_name: str, label: str, **arguments: Any) -> Any:
         **{tooltip: label},
         **arguments,
     )
-
-
-def number_slider(label: str, options: Iterable[int], value: int) -> Any:
-    """Return a slider that selects one of a few integers, shown with thousands separators."""
-    return labelled_widget("SelectionSlider", label, options=[(f"{x:,}", x) for x in options], value=value)
 
 
 def _shown(control: Any) -> str:

@@ -43,11 +43,6 @@ class RequestTimes:
         """The time to first token (TTFT): the seconds from the request's arrival to its first token."""
         return self.token_times[0] - self.arrived
 
-    @property
-    def longest_gap(self) -> float:
-        """The longest time between two consecutive tokens, in seconds. It is 0 if the reply has one token."""
-        return max((b - a for a, b in zip(self.token_times, self.token_times[1:], strict=False)), default=0.0)
-
 
 @dataclass(eq=False)
 class Sequence:

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import numpy as np
 from torch import nn
 
 from helpers.model.attention import Core
@@ -92,21 +91,3 @@ def accumulate_part_seconds(model: Transformer, seconds: dict[str, float]) -> It
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def fastest_part_ms(model: Transformer, tasks: Mapping[Any, Task], turns: int) -> dict[Any, dict[str, float]]:
-    """Return the time that a model's modules take in each task, as {task name: {key of PARTS: ms}}.
-
-    Each time is the shortest over all turns, with 20 calls per turn.
-    """
-    calls: dict[Any, list[list[float]]] = {name: [] for name in tasks}
-    for _ in range(turns):
-        for name, task in tasks.items():
-            task()  # brings the data that it reads into the processor's cache
-            for _ in range(20):
-                seconds = dict.fromkeys(PARTS, 0.0)
-                with accumulate_part_seconds(model, seconds):
-                    task()
-                calls[name].append([*seconds.values()])
-    best = {name: 1000 * np.min(seconds_of_calls, axis=0) for name, seconds_of_calls in calls.items()}
-    return {name: dict(zip(PARTS, ms.tolist(), strict=True)) for name, ms in best.items()}
