@@ -1,4 +1,4 @@
-"""Time a model's decode step and its parts.
+"""Time a model's decode step.
 
 Each result is the duration of the fastest of many calls, because other work can only slow a call down.
 """
@@ -6,21 +6,14 @@ Each result is the duration of the fastest of many calls, because other work can
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from torch import nn
-
-from helpers.model.attention import Core
 from helpers.model.cache import Cache, StaticCache
 from helpers.model.generate import decode_step, prefill
 from helpers.model.transformer import Transformer
 from helpers.timing.turns import Task, seconds_per_call
-
-PARTS: dict[str, type[nn.Module]] = {"attention": Core, "matrices": nn.Linear}
 
 
 def repeatable_pass(cache: Cache, one_pass: Task) -> Task:
@@ -64,30 +57,3 @@ def fastest_ms(tasks: Mapping[Any, Task], turns: int) -> dict[Any, float]:
                 best[name] = min(best[name], ms)
                 remaining -= ms
     return best
-
-
-@contextmanager
-def accumulate_part_seconds(model: Transformer, seconds: dict[str, float]) -> Iterator[None]:
-    """Measure the time that a model's modules take inside the `with` block, and add it to `seconds`.
-
-    Args:
-        model: the model.
-        seconds: the seconds so far, in total over all modules of a class, by the names that PARTS gives the
-            classes.
-    """
-    starts: list[float] = []
-
-    def start(*_: Any) -> None:
-        starts.append(time.perf_counter())
-
-    def stop(part: str, *_: Any) -> None:
-        seconds[part] += time.perf_counter() - starts.pop()
-
-    modules = [(part, m) for part, cls in PARTS.items() for m in model.modules() if isinstance(m, cls)]
-    hooks = [m.register_forward_pre_hook(start) for _, m in modules]
-    hooks += [m.register_forward_hook(partial(stop, part)) for part, m in modules]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
