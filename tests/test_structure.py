@@ -49,7 +49,7 @@ KNOWN_HOSTS = """
     huggingface.co jalammar.github.io jax-ml.github.io jaykmody.com json-schema.org karpathy.github.io
     llm-d.ai lmsys.org
     machinelearningmastery.com mybinder.org opencollective.com ourarash.github.io platform.claude.com
-    pytorch.org raw.githubusercontent.com thinkingmachines.ai www.w3.org 127.0.0.1
+    pytorch.org raw.githubusercontent.com thinkingmachines.ai www.baseten.co www.w3.org 127.0.0.1
 """.split()
 
 
