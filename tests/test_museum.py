@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
+from helpers.chapters.n22 import recorded
 from helpers.model.cache import GrowingCache
 from helpers.museum import EXHIBITS, Exhibit, ExhibitPrompt
-from helpers.museum.exhibit import load_model
+from helpers.museum.exhibit import BFLOAT16_TOLERANCE, load_model
 from helpers.museum.runner import Runner
 from helpers.trace import compare
 from tests.machine import ROOT
 
 torch.set_num_threads(1)
+PAGE = ROOT / "notebooks/22_museum.ipynb"
 NO_BUG = "no_bug_sums_in_another_order"
 # With the prompt that hides the bug, the words are the same but the numbers differ.
 NUMBERS_DIFFER = (
     "bug_unwritten_entries_visible",
-    "bug_state_not_rolled_back",
     "bug_uncached_layer_not_shared",
     NO_BUG,
 )
@@ -77,3 +80,23 @@ def test_a_notebook_links_each_thread(exhibit: Exhibit) -> None:
     name = "22_museum" if [*EXHIBITS].index(exhibit.name) < 6 else "A2_museum"
     assert f"({exhibit.issue_url})" in (ROOT / f"notebooks/{name}.ipynb").read_text(encoding="utf-8")
     assert len({*exhibit.causes}) == 3
+
+
+def test_the_page_finds_what_the_card_says() -> None:
+    cells = {cell["id"]: "".join(cell["source"]) for cell in json.loads(PAGE.read_text("utf-8"))["cells"]}
+    page: dict[str, Any] = {"torch": torch}
+    for name in ("c22-differences", "c22-kinds"):
+        exec(cells[name], page)
+    for room in [*EXHIBITS.values()][:6]:
+        number, layer, kind = page["first_difference"](*recorded(room), room.tolerance)
+        said = room.first_difference()
+        assert (kind == "nothing") is (room.name == NO_BUG)
+        assert kind == "nothing" or (said.startswith(f"pass {number} ") and kind in said)
+        assert "visible" in said or kind == "nothing" or f"layer {layer}," in said
+
+
+def test_two_halves_differ_by_rounding_alone() -> None:
+    rounded = (replace(EXHIBITS[NO_BUG], model_name=name).fingerprint() for name in ("bfloat16", "float32"))
+    in_bfloat16, in_float32 = (one.max_differences.max() for one in rounded)
+    assert 1e-3 < in_bfloat16 < BFLOAT16_TOLERANCE
+    assert 0 < in_float32 < 1e-5

@@ -239,4 +239,4 @@ def test_poster_and_threads_name_the_same_bugs(pages: dict[str, str]) -> None:
         for pattern in (r"(room \d+): \d+ passes", r"(room \d+): (?!\d+ passes)")
     )
     assert drawn == message
-    assert len(drawn) == 12
+    assert len(drawn) == 10

@@ -348,14 +348,14 @@ def fingerprints_page() -> str:
     For each report, the poster compares a run of the code as it was shipped with a run of the repaired code.
     """
     from helpers import plots
-    from helpers.museum import EXHIBITS  # with PyTorch: the twelve rooms take some seconds
+    from helpers.museum import EXHIBITS  # with PyTorch: the ten rooms take some seconds
 
     prints = {f"room {n}": room.fingerprint() for n, room in enumerate(EXHIBITS.values(), 1)}
     poster = plots.fingerprint_grids(prints, "The poster").html()
     rooms = enumerate(EXHIBITS.values(), 1)
     threads = [Link(room.issue, room.issue_url, f"room {n}: {room.symptom}") for n, room in rooms]
     message = (
-        "Eleven bugs that real projects shipped, planted in the decoder of this series, and one report that "
+        "Nine bugs that real projects shipped, planted in the decoder of this series, and one report that "
         "was none. Each picture compares two runs over the same tokens, in most rooms one repaired and one "
         "as it was shipped. A column is a pass and a row is a layer; the darker a cell, the further apart "
         "the two are. The ring marks the first difference."

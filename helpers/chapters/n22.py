@@ -30,6 +30,18 @@ def grid(room: Exhibit) -> Picture:
     return plots.fingerprint_grid(room.fingerprint().max_differences, n_prefill, room.tolerance)
 
 
+def recorded(room: Exhibit) -> list[dict[str, list[list[Tensor]]]]:
+    """Return what the two runs of an exhibit computed, without and with the bug.
+
+    Each is a dict from "visible tokens", "attention weights" and "context" to tensors by [pass][layer], which
+    have a row for each token of the pass.
+    """
+    return [
+        {kind: [[layer[kind] for layer in one] for one in run.recorded] for kind in run.recorded[0][0]}
+        for run in room.run_both(room.failing_prompt)
+    ]
+
+
 class LetterGuess(Guess):
     """A guess of a letter ("a", "b" or "c") that the reader writes in the cell that compares it."""
 

@@ -31,18 +31,20 @@ SHARING_LAYER = 3  # uses the KV entries of the layer before it; its own K and V
 def load_model(name: str) -> tuple[Transformer, Tokenizer]:
     """Return a model for exhibits, and the model's tokenizer.
 
-    `name` is "diary" for the shipped model, "hybrid" for the shipped hybrid model, or "adapter", "bfloat16"
-    or "sharing" for a changed copy of the shipped model.
+    `name` is "diary" for the shipped model, or "adapter", "bfloat16", "float32" or "sharing" for a changed
+    copy of it. "bfloat16" and "float32" say to what each matrix product is rounded.
     """
-    model, tokenizer = shipped.load_shipped("hybrid" if name == "hybrid" else "gqa")
+    model, tokenizer = shipped.load_shipped("gqa")
     if name == "adapter":
         model = with_adapter(model, scale=1.5)
     if name == "bfloat16":
         model = model.double()  # whose own rounding is too small to matter, on every machine
+    if name in ("bfloat16", "float32"):
+        dtype = torch.bfloat16 if name == "bfloat16" else torch.float32
         for block in [*model.modules()]:
             for part, linear in [*block.named_children()]:
                 if isinstance(linear, nn.Linear):
-                    setattr(block, part, RoundedLinear(linear))
+                    setattr(block, part, RoundedLinear(linear, dtype))
     if name == "sharing":
         chance = torch.Generator().manual_seed(0)
         for part in ("k_proj", "v_proj"):
@@ -54,12 +56,12 @@ def load_model(name: str) -> tuple[Transformer, Tokenizer]:
 class RoundedLinear(nn.Module):
     """A linear layer that adds up its output from several matrix products, one per piece of the input.
 
-    The input's channels are divided evenly into pieces. Each product and each sum is rounded to bfloat16.
+    The input's channels are divided evenly into pieces. Each product and each sum is rounded to `dtype`.
     """
 
-    def __init__(self, linear: nn.Linear) -> None:
+    def __init__(self, linear: nn.Linear, dtype: torch.dtype) -> None:
         super().__init__()
-        self.linear, self.pieces = linear, 1
+        self.linear, self.dtype, self.pieces = linear, dtype, 1
 
     def forward(self, x: Tensor) -> Tensor:
         """Multiply x, of shape (…, C), by the weight. The result has shape (…, C')."""
@@ -67,7 +69,7 @@ class RoundedLinear(nn.Module):
         pairs = zip(x.split(sizes, -1), self.linear.weight.split(sizes, 1), strict=True)
         total = torch.zeros(1)
         for part, weight in pairs:
-            total = (total + (part @ weight.mT).bfloat16().to(x.dtype)).bfloat16().to(x.dtype)
+            total = (total + (part @ weight.mT).to(self.dtype).to(x.dtype)).to(self.dtype).to(x.dtype)
         return total
 
 
@@ -140,7 +142,7 @@ class LabelledLines:
 
     def _repr_html_(self) -> str:
         style = "padding-left:7.5em;text-indent:-7.5em"
-        label = '<b style="display:inline-block;width:7.5em;text-indent:0">{}</b>'
+        label = '<b style="display:inline-block;width:7.5em;text-indent:0">{} </b>'
         lines = (
             f'<div style="{style}">{label.format(name)}{escape(text)}</div>' for name, text in self.lines
         )
@@ -252,7 +254,7 @@ class Exhibit:
         if text == self.failing_prompt.text:
             asked += f", after: {self.with_token_count(before)}" if before else ", alone"
         equal = self.first_difference(self.passing_prompt) == "equal"
-        return asked + (": equal" if equal else ": they differ, by too little to change a word")
+        return asked + (": equal" if equal else ": they differ, but no word changes")
 
     def summary(self) -> LabelledLines:
         """Return the whole exhibit as a reader sees it.

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from helpers.model.cache import GrowingCache, StateCache, StaticCache, WindowCache
+from helpers.model.cache import GrowingCache, StaticCache, WindowCache
 from helpers.model.generate import next_token_logits
 from helpers.museum import engine
 from helpers.museum.engine import Probe, ReferenceServer, common_prefix_length, override_rotary_positions
@@ -43,7 +43,7 @@ def serve_with(runner: Runner, server_class: type[ReferenceServer], text: str, *
 
 @register_exhibit(
     issue="hyprstream/hyprstream PR #1521",
-    symptom="the answer reads as if most of the prompt were not there",
+    symptom="in our copy, the answer reads as if most of the prompt were not there",
     found="by a reviewer of another change, of speculative decoding",
     causes=(
         "the second piece is rotated by the positions of the first",
@@ -85,7 +85,7 @@ def bug_padding_visible_in_decode(runner: Runner, prompt: ExhibitPrompt, with_bu
     found="by the maintainer, who was repairing another bug of the same four caches",
     causes=(
         "one entry too many is dropped",
-        "keys are stored before they are rotated",
+        "keys are stored unrotated, and are never rotated",
         "the number of entries kept is taken for the position",
     ),
     correct_cause=2,
@@ -132,7 +132,7 @@ def bug_cached_page_reallocated(runner: Runner, prompt: ExhibitPrompt, with_bug:
     causes=(
         "the run with a cache reads stale entries",
         "the difference is rounding",
-        "without a cache, a layer does not share entries as it was trained to",
+        "without a cache, layer 4 does not use the entries of layer 3",
     ),
     correct_cause=2,
     failing_prompt=ExhibitPrompt(MIA),
@@ -254,69 +254,3 @@ def bug_entries_reused_without_adapter(runner: Runner, prompt: ExhibitPrompt, wi
             load_model("diary")[0] if with_bug else runner.model, torch.tensor([ids[:n_cached]]), cache
         )
     runner.generate_reply(ids, cache, n_cached=n_cached)
-
-
-@register_exhibit(
-    model_name="hybrid",
-    issue="huggingface/transformers PR #45513",
-    symptom="wrong only if several tokens are processed in one pass after earlier ones",
-    found="by a developer; a search then found the same line in nine files",
-    causes=(
-        "a pass of several tokens begins with an empty state",
-        "the pieces come in the wrong order",
-        "the state fades too fast",
-    ),
-    correct_cause=0,
-    failing_prompt=ExhibitPrompt(
-        "This is the diary of Nora from Berlin . Nora swam in the river . Nora likes the pie in "
-        "Berlin . Nora walked to the library in Berlin . A bird slept in the market ."
-    ),
-    passing_prompt=ExhibitPrompt(SHORT),
-)
-def bug_chunk_starts_with_empty_state(runner: Runner, prompt: ExhibitPrompt, with_bug: bool) -> None:
-    cache = StateCache(runner.model.config)
-    positions, state = cache.positions, cache.state
-    lengths: list[int] = []  # number of tokens per pass
-
-    def noting_positions(T: int) -> Tensor:
-        lengths.append(T)
-        return positions(T)
-
-    if with_bug:
-        vars(cache).update(
-            positions=noting_positions,
-            state=lambda layer: cache.initial_state() if lengths[-1] > 1 else state(layer),
-        )
-    runner.generate_reply(runner.encode(prompt.text), cache, CHUNK_SIZE)
-
-
-@register_exhibit(
-    model_name="hybrid",
-    issue="huggingface/transformers #49036",
-    symptom="with drafts the words differ from those without, though drafts should change none",
-    found="by a user, who ran drafts and then read the source",
-    causes=(
-        "rejected drafts appear in the reply all the same",
-        "the entries are taken back and the state is not",
-        "one entry too many is taken back",
-    ),
-    correct_cause=1,
-    failing_prompt=ExhibitPrompt(MIA, "cold . Signed by Ines from Paris .", "rejected draft"),
-    passing_prompt=ExhibitPrompt(MIA),
-)
-def bug_state_not_rolled_back(runner: Runner, prompt: ExhibitPrompt, with_bug: bool) -> None:
-    cache = StateCache(runner.model.config)
-
-    def draft(n: int) -> None:
-        before = cache.snapshot()
-        if n == 1 and prompt.other_request:
-            next_token_logits(
-                runner.model, torch.tensor([runner.encode(prompt.other_request)]), cache
-            )  # a draft that is rejected
-        if with_bug:
-            cache.length = before.length
-        else:
-            cache.restore(before)
-
-    runner.before_step = draft
-    runner.generate_reply(runner.encode(prompt.text), cache)

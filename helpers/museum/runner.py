@@ -50,9 +50,9 @@ class ExhibitPrompt(NamedTuple):
 class Runner:
     """A decoding loop that records attention weights and contexts without checking the cache.
 
-    A `Recorder` would raise errors for most exhibits: for wrong KV entries, for masks that differ between
-    layers, and for layers without attention. A `Runner` identifies a token by its index in the sequence,
-    whatever position the cache gives it. It identifies a KV entry by its column in the mask.
+    A `Recorder` would raise errors for most exhibits: for wrong KV entries, and for masks that differ between
+    layers. A `Runner` identifies a token by its index in the sequence, whatever position the cache gives it.
+    It identifies a KV entry by its column in the mask.
 
     Args:
         model: the model that answers.
@@ -66,6 +66,8 @@ class Runner:
         output_ids: the token ids of the reply so far.
         logits: for each token of the reply, the logits from which it was chosen, of shape (V,).
         trace: the trace of all passes, for `compare`.
+        recorded: for each pass and layer, a dict of tensors with a row for each new token: "visible tokens"
+            (1 or 0 for each KV entry), "attention weights" and "context".
         before_step: a function called before each decode step with the number of tokens in the reply so far;
             used to run other requests.
     """
@@ -86,6 +88,7 @@ class Runner:
         self.trace = Trace(trace_model_info(model), recorded, [self.tokens], [Run("reply", "museum", [])])
         self.output_ids: list[int] = []
         self.logits: list[Tensor] = []
+        self.recorded: list[list[dict[str, Tensor]]] = []
         self.before_step: Callable[[int], None] = lambda n: None
         self.n_computed = 0
 
@@ -127,6 +130,7 @@ class Runner:
         part = Part(0, ranges_of_indices(new), [], [], [], (0, 0), [], None, {}, [])
         phase = "decode" if new.start >= self.tokens.prompt else "prefill"
         inputs = [*ids] if cache is None else [*ids[new.start :]]
+        self.recorded.append([{} for _ in self.model.layers])
         with ExitStack() as hooks:
             for layer, block in enumerate(self.model.layers):
                 attention = block.get_submodule("self_attn")
@@ -143,6 +147,7 @@ class Runner:
         """Return a hook that records the new tokens' contexts in each head of a layer."""
 
         def hook(module: Any, args: tuple[Tensor, ...]) -> None:
+            self.recorded[-1][layer]["context"] = args[0][0, -len(new) :]
             contexts = as_array(args[0][0, -len(new) :]).reshape(len(new), self.trace.model.n_heads, -1)
             for head in range(contexts.shape[1]):
                 part.contexts[f"{layer}.{head}"] = contexts[:, head].tolist()
@@ -160,6 +165,8 @@ class Runner:
             k = np.repeat(k, q.shape[1] // k.shape[1], axis=1)
             visible = np.broadcast_to(mask, (1, 1, *mask.shape[-2:]))[0, 0, -len(new) :]
             weights = attention_weights(q[:, :, -len(new) :] @ k.swapaxes(-1, -2) * core.scale, visible)[0]
+            self.recorded[-1][layer]["visible tokens"] = torch.tensor(visible).float()
+            self.recorded[-1][layer]["attention weights"] = torch.tensor(weights.swapaxes(0, 1))
             stored = np.round(weights * WEIGHT_SCALE).astype(np.uint16)
             if not layer:
                 part.visible = [ranges_of_indices(np.flatnonzero(row)) for row in visible]
