@@ -134,8 +134,8 @@ class SealedEngine:
     def open(self, failing_probe: Any, passing_probe: Any) -> Result | Markdown:
         """Show the bug if two probes identify it; otherwise return a `Result` that says why they do not.
 
-        The probes must differ in exactly one field, and no other of the eight engines may have the same
-        fingerprints on these two probes.
+        The probes must differ in exactly one field. No other of the eight engines may have its ring in the
+        same pass and layer on the first probe, and none on the second.
 
         Args:
             failing_probe: a probe on which the engine differs from a plain run.
@@ -172,4 +172,5 @@ class SealedEngine:
         n = [
             (server.fingerprint(failing_probe).first_difference or (None,))[:2] for server in candidates
         ].count(ring[:2])
-        return f"{n} of the eight engines have these two fingerprints: separate them." if n > 1 else ""
+        same = f"{n} of the eight engines have the ring in the same pass and layer: separate them."
+        return same if n > 1 else ""
