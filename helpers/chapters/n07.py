@@ -1,4 +1,4 @@
-"""The exercise, the prediction, the experiments and the figures of notebook 07, a complete transformer."""
+"""The exercise, the prediction and the figures of notebook 07, a complete transformer."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from helpers.check.exercise import Case, Exercise
 from helpers.check.guess import Guess
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import printable, shorten
-from helpers.model.attention import attend, rope_cos_sin, rope_frequencies, rotate
-from helpers.model.cache import GrowingCache
+from helpers.model.attention import attend
 
 Operation = Callable[[Tensor], Tensor]
 C = 32  # channels per token in `who_moves`
@@ -132,49 +131,6 @@ def check_core_parameters_guess(guess: Any, model: Any) -> Guess:
     return Guess(guess, learned, "that line has no matrix: those of attention come before it and after it.")
 
 
-def token_dependencies_by_part(model: Any) -> dict[str, np.ndarray]:
-    """Return, for each part of a model, which token's input changes which token's output.
-
-    The parts are the embedding, the operations in the first block, the LM head, and a whole block.
-
-    Returns:
-        Bools of shape (5, 5) for each part, by the part's name. They are True at [i, j] if a change to the
-        input of token j changes the output of token i.
-    """
-    block, config = model.layers[0], model.config
-    cos_sin = rope_cos_sin(torch.arange(5), rope_frequencies(config), torch.float32)
-    x, brought = torch.randn(2, 1, 5, config.hidden_size)
-    parts: dict[str, Operation] = {
-        "embedding": lambda now: model.embed_tokens((now != x).any(dim=-1).long()),  # id 1 where changed
-        "norm": block.input_layernorm,
-        "projection": block.self_attn.q_proj,
-        "rotation": lambda x: rotate(x[..., : config.head_dim], *cos_sin),
-        "self.core": lambda x: attention_core_alone(block.self_attn, x, GrowingCache(config).mask(5)),
-        "MLP": block.mlp,
-        "adding": lambda x: x + brought,
-        "LM head": model.lm_head,
-        "a whole block": lambda x: block(x, cos_sin, GrowingCache(config)),
-    }
-    with torch.no_grad():
-        return {name: make_who_moves()(f, x) for name, f in parts.items()}
-
-
-def attention_core_alone(attention: Any, x: Tensor, mask: Tensor) -> Tensor:
-    """Run the core of attention without the matrices before and after it.
-
-    The channels of a token, split into heads, are used as its queries. Those of the first heads are also used
-    as its keys and values.
-
-    Args:
-        attention: the attention layer of a block.
-        x: the tokens, of shape (1, T, C).
-        mask: the mask, of shape (T, T), True where a query may attend to a key.
-    """
-    q = attention.split_heads(x)  # (1, H, T, D)
-    k = q[:, : attention.k_proj.out_features // attention.head_dim]  # (1, Hkv, T, D)
-    return attention.core(q, k, k, mask).transpose(1, 2).flatten(2)
-
-
 def token_dependencies(dependencies: Mapping[str, np.ndarray]) -> Picture:
     """Draw, for each operation, which token's input changes which token's output.
 
@@ -186,9 +142,10 @@ def token_dependencies(dependencies: Mapping[str, np.ndarray]) -> Picture:
 
     def draw(sheet: Sheet) -> None:
         a_line, left = 3, 40.0
-        pitch, deep = (sheet.width - left) / a_line, cell * T + 96
-        sheet.note(18, 18, "Filled: a change of the column's token moves the row's.")
-        y = 42.0
+        pitch, deep = (sheet.width - left) / a_line, cell * T + 70
+        sheet.note(18, 18, "Filled: changing the column's token changes the")
+        sheet.note(18, 38, "output at the row's token.")
+        y = 62.0
         for x, name, colour in ((24.0, "the token itself", "soft"), (164.0, "another token", "query")):
             sheet.square(x, y, 12, colour)
             sheet.note(x + 12, y, name)
@@ -208,21 +165,37 @@ def token_dependencies(dependencies: Mapping[str, np.ndarray]) -> Picture:
                 sheet.note(x + cell * (j + 0.5), top - 12, str(j + 1), at="center")
             for i in range(T if beside else 0):
                 sheet.note(x - 8, top + cell * (i + 0.5), str(i + 1), at="right")
-            sheet.text(middle, base + 16, str(moved.sum()), bold=True, **style)
             sentence = "other tokens too" if others else "itself only" if moved.any() else "nothing"
-            sheet.note(max(middle, x + 26), base + 36, sentence, **style)
+            sheet.note(max(middle, x + 26), base + 16, sentence, **style)
 
-    shapes = {" (the diagonal only)": np.eye(T) > 0, " (the triangle up to the diagonal)": np.tri(T) > 0}
-    sentences = []
-    for name, moved in dependencies.items():
-        where = [shape for shape, cells in shapes.items() if np.array_equal(moved, cells)]
-        sentences.append(f"{printable(name)} {moved.sum()}{''.join(where)}")
-    title = f"Grids of {T} by {T} tokens, filled where a change of the column's token moves the row's"
-    return Picture(draw, f"{title}: {'; '.join(sentences)}.")
+    grids = "; ".join(
+        f"{printable(name)} {moved.sum()}, "
+        + ("other tokens too" if (moved & ~np.eye(T, dtype=bool)).any() else "itself only")
+        for name, moved in dependencies.items()
+    )
+    title = f"Grids of {T} by {T} tokens, filled where changing the column's token changes the row's output"
+    return Picture(draw, f"{title}. Squares filled: {grids}.")
+
+
+def silu_curve() -> Picture:
+    """Draw silu(x) and, for comparison, x itself."""
+    xs = np.linspace(-6, 6, 121)
+
+    def draw(sheet: Sheet) -> None:
+        sheet.heading("silu(x), and dashed: x itself")
+        axes = sheet.add_axes(52, 40, sheet.width - 24, 220, "x")
+        axes.set(xlim=(-6, 6), ylim=(-1, 6))
+        axes.plot(xs, xs, color="soft", lw=1.4, ls="--")
+        axes.plot(xs, xs / (1 + np.exp(-xs)), color="ink", lw=2.4)
+
+    return Picture(
+        draw,
+        "silu(x) for x from -6 to 6: nearly 0 below -4, -0.27 at -1, 0 at 0, 0.73 at 1, nearly x above 4.",
+    )
 
 
 def residual_stream() -> Picture:
-    """Draw one token's residual stream through a block, and the operations that read it and add to it."""
+    """Draw a token's residual stream through a block, what reads and adds to it, and an earlier token's."""
     notes = {
         **{58: "one list of 128 numbers", 158: "attention reads the list", 204: "and adds to it"},
         **{290: "the MLP reads the list", 336: "and adds to it", 372: "then 3 more blocks"},
@@ -230,8 +203,14 @@ def residual_stream() -> Picture:
     }
 
     def draw(sheet: Sheet) -> None:
-        branch, stream = 84.0, 164.0
-        sheet.box(12, 76, stream + 12, 282, fill="paper", edge="soft")
+        earlier, branch, stream = 48.0, 154.0, 226.0
+        sheet.box(12, 76, stream, 282, fill="paper", edge="soft")
+        sheet.chip(earlier, 18, "weather", width=72, fill="panel", edge="line")
+        sheet.arrow(earlier, 31, earlier, 46, "soft")
+        sheet.line((earlier, 50), (earlier, 400), colour="line", width=5)
+        sheet.line((earlier, 160), (branch - 42, 160), colour="query", dashes=(0, (3, 3)))
+        sheet.disc((earlier + branch - 39) / 2, 160, 11, "paper", "query")
+        sheet.text((earlier + branch - 39) / 2, 160, "?", at="center", colour="query", bold=True)
         sheet.chip(stream, 18, "so", width=62, fill="panel", edge="line")
         sheet.arrow(stream, 31, stream, 46, "soft")
         sheet.line((stream, 50), (stream, 400), colour="soft", width=5)
@@ -250,11 +229,12 @@ def residual_stream() -> Picture:
         sheet.arrow(stream, 448, stream, 468, "generated")
         sheet.chip(stream, 482, "nice", width=62, fill="generated fill", edge="generated")
         for y, line in notes.items():
-            sheet.note(stream + 44, y, line, colour="ink")
+            sheet.note(stream + 40, y, line, colour="ink")
 
     return Picture(
         draw,
-        "One token's residual stream, a list of 128 numbers, from top to bottom through a block. Twice "
+        "The residual stream of so, a list of 128 numbers, from top to bottom through a block. Twice "
         "something reads it and adds to it: norm and attention, then norm and MLP. Three more blocks "
-        "follow, then norm and LM head, a number for each word; here the largest names nice.",
+        "follow, then norm and LM head, a number for each word; here the largest names nice. "
+        "Next to it the stream of weather, and a question mark between it and attention.",
     )
