@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 import transformers
-from transformers import LlamaConfig
 
 from helpers.chapters import n05
 from helpers.model.cache import GrowingCache
@@ -36,6 +34,7 @@ def names_of_page() -> dict[str, Any]:
         "c05-broken-2",
         "83ce1e79",
         "c05-04",
+        "c05-table",
     ]
     with torch.inference_mode():
         for cell_id in cells:
@@ -65,41 +64,60 @@ def test_each_cache_is_broken_as_the_page_says() -> None:
         "positions one too high",
     ]
     assert min(place for place in wrong.values() if place) > 1, "prefill is spared"
-    off = {
-        name: page["differences"](page["run"], kind(), page["prompt"], right[:-1])
-        for name, kind in page["caches"].items()
-    }
-    assert [steps[0] for steps in off.values()] == [0.0] * 7
-    assert [name for name, steps in off.items() if steps[1] < 1e-4] == ["kept right", "positions stand still"]
+    reply = right[:-1]
+    steps = [page["prompt"], *([token] for token in reply)]
+    off = {name: page["differences"](page["run"], kind(), steps) for name, kind in page["caches"].items()}
+    assert max(prefill for prefill, *_ in off.values()) < 1e-4
+    assert [name for name, found in off.items() if found[1] < 1e-4] == ["kept right", "positions stand still"]
     assert max(off.pop("kept right")) < 1e-4
-    assert min(max(steps) for steps in off.values()) > 0.4
+    assert min(max(found) for found in off.values()) > 0.4
 
 
-def run_fence(names: dict[str, Any]) -> None:
-    exec("".join(CELLS["c05-limit"]["source"]).split("```")[1].removeprefix("python"), names)
+@torch.inference_mode()
+def test_a_piece_of_several_tokens_shows_what_single_ones_hide() -> None:
+    page = names_of_page()
+
+    class PieceFromTopLeft(page["KVCache"]):  # type: ignore[misc, name-defined, valid-type]
+        def mask(self, T: int) -> torch.Tensor:
+            return page["MaskFromTopLeft"].mask(self, T) if T > 1 else super().mask(T)
+
+    exec("".join(CELLS["c05-chunks"]["source"]), page)
+    for kind in (PieceFromTopLeft, page["NoMaskInPieces"], page["PiecesFromZero"]):
+        single, pieces = (page["differences"](page["run"], kind(), page[n]) for n in ("steps", "passes"))
+        assert max(single) < 1e-4
+        assert pieces[0] < 1e-4
+        assert pieces[1] > 1
 
 
+@torch.inference_mode()
+def test_what_is_kept_of_another_text_is_tested() -> None:
+    page = names_of_page()
+    encode = page["tokenizer"].encode
+    old, new = encode("Today weather is so nice. Emma swam."), encode("Today weather is so nice. Mia swam.")
+    for n, least, most in ((6, 0, 1e-4), (7, 0.1, 100)):  # 7: the entry of Emma is kept
+        cache = page["KVCache"]()
+        page["run"](old, cache)
+        cache.truncate(n)
+        assert least <= max(page["differences"](page["run"], cache, [new[n:]], kept=new[:n])) < most
+    with pytest.raises(AssertionError, match="one row"):
+        page["differences"](lambda tokens, cache: page["run"](tokens * 2), None, [new])
+
+
+@torch.inference_mode()
 def test_the_test_to_copy_is_one_of_transformers() -> None:
     class FirstLost(transformers.DynamicCache):
         def update(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
             k, v = super().update(*args, **kwargs)
             return k, v * (torch.arange(v.shape[2]) > 0)[:, None] if v.shape[2] > 3 else v
 
-    sizes = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "num_key_value_heads": 1}
-    model = transformers.LlamaForCausalLM(LlamaConfig(vocab_size=19, intermediate_size=22, **sizes)).eval()
-    names = {
-        "torch": torch,
-        "transformers": transformers,
-        "model": model,
-        "prompt": [3, 1, 4],
-        "reply": [1, 5],
-    }
-    names["differences"] = names_of_page()["differences"]
-    run_fence(names)
-    for dtype in (torch.float32, torch.bfloat16):  # NumPy has no bfloat16
-        names["model"] = model.to(dtype)
+    page = names_of_page()
+    for cell_id in ("c05-chunks", "c05-library"):
+        exec("".join(CELLS[cell_id]["source"]), page)
+    fence = "".join(CELLS["c05-format"]["source"]).split("```")[1].removeprefix("python")
+    exec(fence, page | {"YourCache": transformers.DynamicCache})
+    for kind in (FirstLost, page["OneTooHigh"]):
         with pytest.raises(AssertionError):
-            run_fence(names | {"transformers": SimpleNamespace(DynamicCache=FirstLost)})
+            exec(fence, page | {"YourCache": kind})
 
 
 def test_the_first_wrong_word_is_marked_and_full_stops_join_theirs() -> None:

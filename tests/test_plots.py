@@ -49,6 +49,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "triangle": lambda: plots.score_triangle(LONG),
     "triangle, 1 token": lambda: plots.score_triangle(record_toy(["so"], max_new_tokens=1)),
     "chunk": lambda: n05.chunk_mask(toy.PROMPT, ["nice", "warm"]),
+    "by step": lambda: n05.differences_by_step({ODD[0]: [0, 1e-6, 9e-6] * 4, "wrong": [0, 0.2, 60] * 4}),
     "curves": lambda: line_chart(
         "a pass", "ms", "tokens", [1, 8, 32], {"a": [4, 60, 624], "b": [4, 11, 35]}, "y"
     ),

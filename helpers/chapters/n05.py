@@ -1,8 +1,8 @@
-"""Marked replies, a picture and the exercises of notebook 05."""
+"""Marked replies, two pictures and the exercises of notebook 05."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -11,7 +11,8 @@ import numpy as np
 from helpers.check.exercise import Case, Exercise
 from helpers.check.result import format_value
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import SMALL, join_words, shorten
+from helpers.drawing.numbers import format_digits
+from helpers.drawing.words import SMALL, join_words, printable, shorten
 
 EOS = "<eos>"
 
@@ -114,6 +115,52 @@ def chunk_mask(cached_words: Sequence[str], new_words: Sequence[str]) -> Picture
     seen = (f"{word} attends to {join_words([w for w, yes in zip(words, line, strict=True) if yes])}"
             for word, line in zip(new_words, allowed, strict=True))  # fmt: skip
     return Picture(draw, f"{join_words(new_words)} come after {join_words(cached_words)}: {'; '.join(seen)}.")
+
+
+LIMIT, COLOURS = 0.001, ("ink", "query", "key")
+DECADES = {0: "0", 1e-6: "0.000001", 1e-4: "0.0001", 1e-2: "0.01", 1: "1", 100: "100"}
+
+
+def differences_by_step(found: Mapping[str, Sequence[float]]) -> Picture:
+    """Draw how far the logits of up to three caches are off, in prefill (step 0) and in each decode step.
+
+    The y axis is logarithmic from 0.000001 on, and linear below, so that it has a 0.
+
+    Args:
+        found: maps the name of each cache to its differences. Each name is written above or below its line.
+    """
+
+    def draw(sheet: Sheet) -> None:
+        left, right, top, base = 78.0, sheet.width - 18, 40.0, 350.0
+        last = max(map(len, found.values())) - 1
+        sheet.heading("how far a logit is off")
+        axes = sheet.add_axes(left, top, right, base, "decode step; 0 is prefill")
+        axes.set_yscale("symlog", linthresh=1e-6, linscale=0.6)
+        axes.set(xlim=(-0.4, last + 0.4), ylim=(-2e-7, 200), yticks=list(DECADES))
+        axes.minorticks_off()
+        axes.set_yticklabels(list(DECADES.values()))
+        y = sheet.data_to_sheet(axes, 0, LIMIT)[1]
+        sheet.line((left, y), (right, y), colour="soft", dashes=(0, (5, 4)))
+        sheet.note(right, y - 10, f"limit {LIMIT}", at="right")
+        for (name, steps), colour in zip(found.items(), COLOURS, strict=False):
+            axes.plot(
+                range(len(steps)), steps, color=colour, lw=1.8, marker="o", mfc=colour, mec=colour, ms=4
+            )
+            near = slice(len(steps) // 2 - 4, len(steps) // 2 + 5)
+            low, high = min(steps[near]), max(steps[near])
+            higher = [x for other in found.values() for x in other[near] if x > high]
+            above = not higher or min(higher) > 30 * high  # the name has room over its line
+            x, y = sheet.data_to_sheet(axes, len(steps) // 2, high if above else low)
+            sheet.note(x, y - 14 if above else y + 16, name, at="center", colour=colour, bold=True)
+        x, y = sheet.data_to_sheet(axes, 0, max(steps[0] for steps in found.values()))
+        if not any(steps[0] for steps in found.values()):
+            sheet.note(x + 14, y - 9, "exactly 0", colour="ink")
+
+    lines = "; ".join(
+        f"{printable(name)}: {', '.join(f'{format_digits(x, 2)} at {n}' for n, x in enumerate(steps))}"
+        for name, steps in found.items()
+    )
+    return Picture(draw, f"How far a logit is off, by decode step; 0 is prefill. {lines}.")
 
 
 def common_prefix_length(old: Sequence[str], new: Sequence[str]) -> int:
