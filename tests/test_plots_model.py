@@ -85,6 +85,9 @@ def served(n: int) -> list[Request]:
 PICTURES: dict[str, Callable[[], plots.Picture]] = {
     **{
         "shared heads": n06.grouped_query_attention,
+        "who adds": lambda: n06.who_adds_how_much(
+            {name: {"MLP 1": 3.0 * n, "MLP 4": 9.0 - n, "x": 1.0} for n, name in enumerate("ABC")}, "B"
+        ),
         "clock hands": lambda: n06.rope_clock_hands((1.0, 0.1, 0.01)),
     },
     **{
@@ -105,6 +108,9 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "head map": lambda: n10.head_map({(80, 64): 25, (1, 1): 15}, [(79, 63), (0, 0)]),
     "head map, 4": lambda: n10.head_map({(2, 1): 40}, [(0, 0), (3, 3)]),
     "contributions": lambda: plots.logit_contributions("Mia", {"as trained": ("Mia (1.00)", ADDS)}),
+    "contributions, 3": lambda: plots.logit_contributions(
+        "Mia", {f"MLP {n} off": ("Alexander (0.05)", ADDS) for n in range(3)}
+    ),
     "contributions, 4": lambda: plots.logit_contributions(
         "Sebastian", {f"{n} batches": ("w" * 90, dict.fromkeys(ADDS, -9.0 * n)) for n in range(4)}
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from helpers import corpus
@@ -22,6 +22,51 @@ def check_top_50_names_guess(guess: Any, best_words: Sequence[str]) -> Guess:
     """
     names = sum(word in corpus.NAMES for word in best_words[:50])
     return Guess(guess, names, "Every name comes before every other word.")
+
+
+def who_adds_how_much(contributions: Mapping[str, Mapping[str, float]], marked: str) -> Picture:
+    """Draw one column for each diary, of what MLP 1, MLP 4 and the other parts add to the logit of its name.
+
+    Args:
+        contributions: maps the name in each diary to what each part adds to the logit of this name.
+        marked: a name whose column is labelled, as is the column with the least of MLP 1.
+    """
+    fills = {"MLP 1": "ink", "MLP 4": "soft", "the other parts": "line"}
+    columns = {
+        name: (adds["MLP 1"], adds["MLP 4"], sum(adds.values()) - adds["MLP 1"] - adds["MLP 4"])
+        for name, adds in sorted(contributions.items(), key=lambda item: item[1]["MLP 1"])
+    }
+    labelled = dict.fromkeys([next(iter(columns)), marked])
+
+    def draw(sheet: Sheet) -> None:
+        sheet.note(18, 20, "what the parts add to the logit of the name, in each diary")
+        left, right, zero, unit = 52.0, sheet.width - 12, 262.0, 14.0  # px; px for a logit of 1
+        for x, (part, fill) in zip((left + 7, 144, 229), fills.items(), strict=True):
+            sheet.square(x, 42, 12, fill)
+            sheet.note(x + 13, 42, part, colour="ink")
+        for logit in (0, 5, 10):
+            sheet.line((left - 6, zero - unit * logit), (right, zero - unit * logit), colour="line")
+            sheet.note(left - 12, zero - unit * logit, str(logit), at="right")
+        pitch = (right - left) / len(columns)
+        for n, (name, values) in enumerate(columns.items()):
+            x, top = left + pitch * n, zero
+            for value, fill in zip(values, fills.values(), strict=True):
+                height = unit * max(0.0, value)
+                sheet.box(x + 1, top - height, pitch - 2, height, fill=fill, radius=0)
+                top -= height
+            if name in labelled:
+                sheet.note(x + pitch / 2, zero + 16, name, at="center", colour="generated", bold=True)
+
+    values = "; ".join(
+        f"{name}: MLP 1 {columns[name][0]:.1f}, MLP 4 {columns[name][1]:.1f}, sum {sum(columns[name]):.1f}"
+        for name in labelled
+    )
+    lowest, *_, highest = sorted(map(sum, columns.values()))
+    return Picture(
+        draw,
+        f"One column for each of {len(columns)} diaries, sorted by MLP 1: what the parts add to the logit of "
+        f"its name. {values}. Together, all columns are between {lowest:.1f} and {highest:.1f}.",
+    )
 
 
 def grouped_query_attention() -> Picture:

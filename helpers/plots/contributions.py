@@ -31,7 +31,7 @@ def logit_contributions(name: str, models: Mapping[str, PredictionAndContributio
     low, high = min(0.0, *values), max(1.0, *values)
 
     def draw(sheet: Sheet) -> None:
-        a_line, left = min(2, len(models)), 92.0
+        a_line, left = 3 if len(models) == 3 else min(2, len(models)), 92.0
         pitch = (sheet.width - left) / a_line
         unit = (pitch - 62) / (high - low)  # px for a logit of 1; 62 for the number
         sheet.note(18, 20, TITLE)
