@@ -56,8 +56,8 @@ STEP = (
     "The models above are small, and your browser runs them. Here one equation says how long a decode step "
     "has to take with a model that many people use, on a card that many rent: it reads the weights and each "
     "user's KV entries, and computes.",
-    "A real step takes longer; what is left out stands under the bars. The address holds your case, so that "
-    "you can send it.",
+    "A real step takes longer; what is left out is listed under the bars. The address holds your case, so "
+    "that you can send it.",
 )
 SEVENTY = "case-as=Llama-3.1-70B&case-users=32&case-cards=4&case-collective=15"
 CATCHING = "How many users fit on my card?"
@@ -157,7 +157,7 @@ def main_page(diary: Trace, published: Path | None = None) -> str:
         (
             "The pause is prefill: all tokens of the text run in one pass. Here a token is a word or a full "
             "stop. Out comes a probability for each word that the model knows, and one of them is drawn. The "
-            "drip is decode: the word that came goes in behind the others, and the next one comes out.",
+            "drip is decode: the word that was drawn is appended to the text, and the next one is drawn.",
             "Each token that runs leaves a KV entry in each layer: its key, K, by which later tokens find "
             "it, and its value, V, which they take from it. The KV cache keeps the entries. So a pass of the "
             "drip runs one token, the newest. Without the cache it runs the whole text again.",
@@ -165,7 +165,7 @@ def main_page(diary: Trace, published: Path | None = None) -> str:
     )
     stepper = Section(
         (
-            "A diary that was recorded, and now you take the steps: press Next. Each token looks at those "
+            "A diary that was recorded, and now you take the steps: press Next. Each token attends to those "
             "before it and takes something from them. The larger a blue square, the more it takes. The box "
             "under the triangle keeps the KV entries from pass to pass: it is the KV cache.",
             "All this happens in 16 places. The model has 4 layers, one on top of the other, and each layer "
@@ -189,19 +189,19 @@ def main_page(diary: Trace, published: Path | None = None) -> str:
     )
     what_if = Section(
         (
-            "What was kept for one text can serve another one, as far as both begin alike. What stands "
-            "before the change may be kept: no token looks ahead, so nothing there can have seen it.",
+            "What was kept for one text can serve another one, as far as both begin with the same words. The "
+            "KV entries before the change may be kept: no token attends to later ones, so they cannot depend "
+            "on it.",
             "Here a second model, a toy, is so small that you can work it out on paper. Each word carries a "
             "number, its V in layer 1.",
             "Four heads take means of the numbers so far: of every second word (0 as long as there is none), "
             "of the newest, of the first, and of all. The mean of these four is the token's V in layer 2.",
             "The cache was filled with “Today weather is so nice”. Then weather was changed from 20 to 8. "
-            "Change another number, put a word in or take one out.",
+            "Change another number, insert a word or remove one.",
         ),
         WhatIf(),
-        "A key says here only where a token stands. In a real model it is made as the value is, and goes "
-        "stale "
-        "with it.",
+        "Here a key holds only the position of a token. In a real model it is computed as the value is, and "
+        "goes stale with it.",
         heading="When a KV entry goes stale",
         name="stale",
         moments=(
@@ -309,7 +309,7 @@ def gallery_pages(diary: Trace) -> dict[str, str]:
             "A signed diary",
             Stepper(diary),
             "A model that the series trains goes on with a diary. It signs with the name that it read "
-            "before: in layer 1, head 3 of “by” looks at the second Mia.",
+            "before: in layer 1, head 3 of “by” attends to the second Mia.",
         ),
         "smollm2": (
             "SmolLM2 on the weather",

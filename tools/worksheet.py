@@ -133,7 +133,7 @@ def pair_counts_table(solved: bool = False) -> str:
             f'<tr{" class=ends" if query == P else ""}><th scope="row">{word} {query}</th>{cells}</tr>'
         )
     return (
-        f'<table class="triangle" tabindex="0"><thead><tr><th class="soft">looks at</th>{head}</tr></thead>'
+        f'<table class="triangle" tabindex="0"><thead><tr><th class="soft">attends to</th>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table>"
     )
 

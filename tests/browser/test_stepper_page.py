@@ -213,16 +213,17 @@ def test_past_128_tokens_a_window(open_page: Show) -> None:
         canvas.hover(position={"x": x, "y": y})
         return page.locator(".wid-readout").inner_text().replace("\u2068", "").replace("\u2069", "")
 
-    assert point(right - 2, 32 + 127 * 3.25 + 1).startswith(f"{texts[299]} looks at {texts[299]} with weight")
+    itself = f"{texts[299]} attends to {texts[299]} with weight"
+    assert point(right - 2, 32 + 127 * 3.25 + 1).startswith(itself)
     assert page.locator(".wid-said.lit").text_content() == texts[299]
     band = page.locator(".wid-lit-column").evaluate(f"(node) => {BOX}.left")
     assert band == pytest.approx(right - (right - left) / 128, abs=0.5)
-    assert point(left + 2, 32 + 20 * 3.25 + 1).startswith(f"{texts[192]} looks at {texts[172]} with")
+    assert point(left + 2, 32 + 20 * 3.25 + 1).startswith(f"{texts[192]} attends to {texts[172]} with")
     canvas.click(position={"x": left + 2, "y": 32 + 20 * 3.25 + 1})
     assert chosen(page) == [texts[192]] * 2
     page.get_by_role("slider", name="First column shown").fill("0")
     assert "1 to 128 of 300" in page.locator(".wid-pickers").inner_text()
-    assert point(left + 2, 1).startswith(f"{texts[192]} looks at {texts[0]} with")
+    assert point(left + 2, 1).startswith(f"{texts[192]} attends to {texts[0]} with")
     root(page).press("Home")
     assert "172 to 299 of 300" in page.locator(".wid-pickers").inner_text(), "the next word's column too"
     page.locator('[data-token="5"]').click()

@@ -146,18 +146,18 @@ test("what is pointed at in words: whose weight, of which head, and what it adds
   const shown = frame(toy, DECODE);
   assert.equal(
     say(shown, "w0.1s"),
-    "nice looks at weather with weight 0.5 (even); it adds 0.5 × 20 = 10 to the context",
+    "nice attends to weather with weight 0.5 (even); it adds 0.5 × 20 = 10 to the context",
   );
-  assert.equal(say(shown, "c2.0"), "is looks at Today with weight 0.33 (mean)");
+  assert.equal(say(shown, "c2.0"), "is attends to Today with weight 0.33 (mean)");
   assert.equal(
     say(frame(toy, DECODE, { head: 2 }), "c4.0").slice(0, 44),
-    "nice looks at Today with weight 1 (first); i",
+    "nice attends to Today with weight 1 (first);",
   );
   assert.deepEqual([say(shown, "ctx4.0"), say(frame(toy, PREFILL), "c1.3")], ["", ""]);
   const two = frame(record("two"), DECODE, { layer: 1, head: 3 });
   assert.match(
     say(two, "v2"),
-    /^nice looks at is with weight 0\.2 \(all\); it adds 0\.2 × 10\.33 = 2\.07 to/,
+    /^nice attends to is with weight 0\.2 \(all\); it adds 0\.2 × 10\.33 = 2\.07 to/,
   );
 });
 

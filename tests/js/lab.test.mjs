@@ -228,7 +228,7 @@ test("each pass has its lesson, and the bound moves from prefill to decode", () 
   );
   assert.match(said(ran("decode"), 1, 42, 64), /^64 users share .* 1\/4\.\d/);
   assert.match(said(ran("decode"), 1, 42, 512), /^512 users .* computing takes longer than reading/);
-  assert.match(said(ran("decode"), 1, 10000, 64), /more bytes than the weights/);
+  assert.match(said(ran("decode"), 1, 10000, 64), /larger than the weights/);
   assert.match(said(ran("decode", false), 43, 0), /all 43 tokens are processed again/);
   const slow = { bandwidthReached: 100, computeReached: 1, kvBits: 16 };
   assert.match(said(ran("prefill"), 5, 0, 1, slow), /computing takes \d\.\d times/);

@@ -82,7 +82,7 @@ test("what is said of a step", () => {
     [0, 1, 11, 19].map((n) => said("six", n)),
     [
       "Step 1: A runs; 6 of 12 pages in use.",
-      "Step 2: A, B run; 10 of 12 pages in use, 2 shared. B begins in pages that were there: 8 tokens used again.",
+      "Step 2: A, B run; 10 of 12 pages in use, 2 shared. B begins with pages that were filled before: 8 tokens used again.",
       "Step 12: B, C run; D, E, F wait; 11 of 12 pages in use. D was preempted: no page was free. Then B leaves.",
       "Step 20: F runs; 3 of 12 pages in use. Then F leaves.",
     ],
@@ -140,9 +140,9 @@ test("who is pointed at lights up, in the order of the text", () => {
     assert.equal(words.length, step.running.length + Math.min(8, found));
     for (let request = 0; request < pool.marks.length; request++) {
       const said = pools.pointedAt(pool, n, moment, { request });
-      const [where] = said.match(/waits|has left|not come|in this order/);
+      const [where] = said.match(/waits|has left|not arrived|in this order/);
       const ran = pool.stays.some((stay) => stay.request === request && stay.from < n);
-      if (/left|come/.test(where)) assert.equal(where, ran ? "has left" : "not come");
+      if (/left|arrived/.test(where)) assert.equal(where, ran ? "has left" : "not arrived");
       seen.add(where);
     }
   });
@@ -151,7 +151,7 @@ test("who is pointed at lights up, in the order of the text", () => {
     "free",
     "has left",
     "in this order",
-    "not come",
+    "not arrived",
     "owned",
     "waits",
   ]);

@@ -77,7 +77,7 @@ test("what the memory holds, and what a model has of its own", () => {
   );
   assert.match(fits({ tokens: 8192, users: 66 }), /^66 users .* do not fit on H100: 65 do/);
   assert.match(fits({ model: "gpt-oss-120b" }), /weights of gpt-oss-120b alone do not fit on H100/);
-  assert.match(fits({ model: "gpt-oss-120b", cards: 4 }), /fit on 4 × H100 beside/);
+  assert.match(fits({ model: "gpt-oss-120b", cards: 4 }), /fit on 4 × H100 next to/);
   assert.match(fits({ tokens: 1e6, model: "Llama-2-7B" }), /KV entries of 1,000,001 tokens do not fit/);
   const left = (wanted) => step.leftOut(facts(wanted)).join(" ");
   assert.match(left({ model: "gpt-oss-120b" }), /uses 4 of 128 experts/);

@@ -62,8 +62,8 @@ function checkWords(shown, want, view, tokens) {
     const line = lines.find((one) => one.startsWith(`KV entries ${word}: `));
     assert.deepEqual(line ? placesIn(line) : [], told(entries(state)), state);
   }
-  const looks = lines.filter((one) => one.includes(" looks at ") && !one.includes("rows are scored"));
-  const seen = shown.marks.some((line) => line.some(Boolean)) ? shown.live : []; // a layer that looks at nothing
+  const looks = lines.filter((one) => one.includes(" attends to ") && !one.includes("rows are scored"));
+  const seen = shown.marks.some((line) => line.some(Boolean)) ? shown.live : []; // a layer that attends to nothing
   const live = seen.length > LISTED ? [seen[0], seen.at(-1)] : seen;
   assert.equal(looks.length, live.length);
   looks.forEach((line, k) => {
@@ -71,7 +71,7 @@ function checkWords(shown, want, view, tokens) {
     const [seen, masked] = [(mark) => mark && mark !== "×", (mark) => mark === "×"].map((wanted) =>
       told([...marks.keys()].filter((j) => wanted(marks[j]))),
     );
-    const [name, what] = line.split(" looks at ");
+    const [name, what] = line.split(" attends to ");
     assert.deepEqual(placesIn(` ${name}`), [live[k] + 1]);
     assert.deepEqual(placesIn(what.split("; masked: ")[0]), seen);
     assert.deepEqual(placesIn(what.split("; masked: ")[1] ?? ""), masked);

@@ -24,12 +24,12 @@ test("the sentences of the toy", () => {
     "Training, for reference. All 4 tokens are processed together, as in prefill: 10 pairs. Every row has a target, the token that comes next. Nothing is kept.",
   );
   const prefill =
-    "All 4 prompt tokens are processed together. Each makes its own KV entry, and looks at itself and the tokens before it: 10 pairs. The last row gives the first new word, nice.";
+    "All 4 prompt tokens are processed together. Each makes its own KV entry, and attends to itself and the tokens before it: 10 pairs. The last row gives the first new word, nice.";
   assert.equal(say(frame(toy, 1)), prefill);
   assert.equal(say(frame(toy, 1, { cached: false })), `${prefill} K and V are dropped after the pass.`);
   assert.equal(
     say(frame(toy, 2)),
-    "Only nice runs. It adds one KV entry, reads the 4 entries of the prefill, and looks at 5 tokens: 5 pairs instead of 15. The word that comes out is <eos>: stop.",
+    "Only nice runs. It adds one KV entry, reads the 4 entries of the prefill, and attends to 5 tokens: 5 pairs instead of 15. The word that comes out is <eos>: stop.",
   );
   assert.equal(
     say(frame(toy, 2, { cached: false })),
@@ -44,7 +44,7 @@ test("sentences of longer and shorter runs", () => {
   const long = record("long run");
   assert.match(
     say(frame(long, 3)),
-    /reads the 5 entries kept so far, and looks at 6 tokens: 6 pairs instead of 21\. The word that comes out is nice\.$/,
+    /reads the 5 entries kept so far, and attends to 6 tokens: 6 pairs instead of 21\. The word that comes out is nice\.$/,
   );
   assert.match(say(frame(long, 3, { cached: false })), /15 of them scored before, up to twice\. /);
   assert.match(say(frame(long, 8)), /The word that comes out is nice, the last that was asked for\.$/);
@@ -53,7 +53,7 @@ test("sentences of longer and shorter runs", () => {
   one.sequences[0].tokens[1].text = "nice";
   assert.match(
     say(frame(readTrace(one), 0)),
-    /^The one prompt token is processed\. It makes its KV entry and looks at itself: 1 pair\. .*, the only one that was/,
+    /^The one prompt token is processed\. It makes its KV entry and attends to itself: 1 pair\. .*, the only one that was/,
   );
 });
 
@@ -69,12 +69,12 @@ test("a layer that shares the KV entries of an earlier one makes none", () => {
   const kinds = record("kinds");
   assert.match(
     say(frame(kinds, 0, { layer: 4 })),
-    /This layer makes no KV entry: each token looks at its own entry and those before it in an earlier layer/,
+    /This layer makes no KV entry: each token attends to its own entry and those before it in an earlier layer/,
   );
   const decode = frame(kinds, 1, { layer: 4 });
   assert.match(
     say(decode),
-    /This layer adds no KV entry: it looks at 6 entries of an earlier layer: 6 pairs/,
+    /This layer adds no KV entry: it attends to 6 entries of an earlier layer: 6 pairs/,
   );
   assert.equal(ledgerOf(decode).text, "no KV entries of its own: those of an earlier layer are read");
 });
@@ -82,14 +82,14 @@ test("a layer that shares the KV entries of an earlier one makes none", () => {
 test("without the mask: how many pairs more there would be, and what would go wrong", () => {
   const ahead = (shown, event, more = {}) => aheadSentence(frame(shown, event, { ahead: true, ...more }));
   assert.match(ahead(toy, 0), /^Without the mask, 6 more pairs: each row but the last would see the word/);
-  assert.match(ahead(toy, 1), /^Without the mask, 6 more pairs: tokens would look at those after them\./);
+  assert.match(ahead(toy, 1), /^Without the mask, 6 more pairs: tokens would attend to those after them\./);
   assert.match(ahead(toy, 2), /^Without the mask nothing changes here: the newest token is the last/);
   assert.match(ahead(toy, 2, { cached: false }), /^Without the mask, 10 more pairs: tokens would/);
   assert.equal(aheadSentence(frame(toy, 0)), "");
   const words = describe(frame(toy, 1, { ahead: true }), true)[2].replaceAll(/[\u2068\u2069]/g, "");
   assert.equal(
     words,
-    "weather (2) looks at Today (1), weather (2); without the mask it would also see: is (3), so (4).",
+    "weather (2) attends to Today (1), weather (2); without the mask it would also see: is (3), so (4).",
   );
 });
 
@@ -148,7 +148,7 @@ test("the pass in words: what stands beside the grid", () => {
     assert.equal(told.match(/(, …)?\.$/)[0], `${rest}.`, `${many} targets`);
   }
   const looks = (event) => describe(frame(record("n64"), event, { cached: false }), false);
-  const told = (event) => looks(event).filter((line) => / \(\d+\) looks at /.test(line)).length;
+  const told = (event) => looks(event).filter((line) => / \(\d+\) attends to /.test(line)).length;
   assert.deepEqual([9, 10, 61].map(told), [12, 2, 2], "more than a dozen rows are summed up");
 });
 

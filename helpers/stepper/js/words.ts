@@ -217,7 +217,7 @@ function describeRow({ run, event, record, ahead }: Frame, query: number) {
   const also = (words: string, ranges: Ranges) =>
     ranges.length ? `; ${words}: ${nameRanges(record, ranges)}` : "";
   const again = sizeOf(where(AGAIN));
-  const looks = `${nameToken(record, query)} looks at ${nameRanges(record, where(NOW, AGAIN))}`;
+  const looks = `${nameToken(record, query)} attends to ${nameRanges(record, where(NOW, AGAIN))}`;
   const before = again ? `, ${again} of them scored before` : "";
   return `${looks}${before}${also("masked", where(MASKED))}${also(VIEW.described.ahead, where(AHEAD))}.`;
 }
