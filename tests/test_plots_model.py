@@ -131,7 +131,6 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
         {"A": (PLACES, 1e-3), "w" * 30: (PLACES[:1], 1e-4), "C": (PLACES * 13, 2.0)}
     ),
     "suspect": lambda: plots.word_differences_of_pairs({"": (PLACES, 1e-4)}),
-    "groups": lambda: n21.keys_in_groups(6, 13),
     "card": lambda: n11.memory_chart({"weights": 15, "users": 53, "kept back": 12}),
     "fingerprints": lambda: plots.fingerprint_grids(PRINTS),
     "fingerprint": lambda: plots.fingerprint_grid(np.eye(4, 10), 3),

@@ -9,7 +9,9 @@ import torch
 
 from helpers.chapters import n21
 from helpers.chapters.n21 import (
+    GreedyReply,
     first_difference_index,
+    generate_batch,
     load_recorded_results,
     mark_first_difference,
 )
@@ -17,11 +19,9 @@ from helpers.model import shipped
 from helpers.model.generate import generate
 from helpers.trace import compare_words, read_logprobs
 from tools.same_prompt import (
-    GreedyReply,
     answer_in_batches,
     count_changes,
     count_different_logits,
-    generate_batch,
     record_suspect_pairs,
     top_2_margin,
     with_hidden_keys,
@@ -45,6 +45,17 @@ def test_each_reply_is_what_generate_says() -> None:
     for changed in (with_hidden_keys(MODEL, 4), with_more_rows(MODEL, 7)):
         [reply] = generate_batch(changed, PROMPTS[:1], 9, alone.tokens)
         torch.testing.assert_close(reply.logits, alone.logits, rtol=0, atol=1e-4)
+
+
+def test_hidden_keys_alone_explain_the_batch() -> None:
+    """In bfloat16 they make the same logits as seven neighbours, unless rows matter to the processor, too."""
+    narrow = shipped.load_shipped()[0].bfloat16()
+    prompts = [TOKENIZER.encode(text) for text in n21.BATCH_PROMPTS]
+    [alone] = generate_batch(narrow, prompts[:1], 24)
+    in_batch = generate_batch(narrow, prompts, 24, alone.tokens)[0]
+    [hidden] = generate_batch(with_hidden_keys(narrow, 4), prompts[:1], 24, alone.tokens)
+    [rows] = generate_batch(with_more_rows(narrow, 7), prompts[:1], 24, alone.tokens)
+    assert count_different_logits(in_batch, hidden) == 0 or count_different_logits(alone, rows) > 0
 
 
 def reply(*logits: list[float]) -> GreedyReply:

@@ -8,9 +8,8 @@ This takes two minutes. It writes helpers/chapters/data/same_prompt.json, which 
 - three pairs of runs, for which the reader decides whether one of the two runs has a bug;
 - how many replies to a thousand prompts differ between runs alone and runs in batches of 8.
 
-The results depend on the order in which floating-point values are summed, and this order depends on the
-processor. Therefore the runs use the kernels for AVX2 (eight float32 values at a time), which newer
-processors also support.
+The results depend on which routines PyTorch uses, and these depend on the processor. Therefore the runs use
+the kernels for AVX2 (eight float32 values at a time), which newer processors also support.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import os
 import random
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 if sys.argv[0].endswith("tools same_prompt"):  # run as a command; torch reads these when it is imported
@@ -35,66 +33,19 @@ from transformers import AutoModelForCausalLM, DynamicCache
 from helpers.chapters.n21 import (
     BATCH_PROMPTS,
     RECORDED_RESULTS_FILE,
+    GreedyReply,
     first_difference_index,
+    generate_batch,
 )
 from helpers.model import evaluate, shipped
 from helpers.model.attention import Core
 from helpers.model.cache import PagedCache
-from helpers.model.generate import next_token_logits
 from helpers.model.transformer import Transformer
 from helpers.tokenizer import Tokenizer
 from helpers.trace import WordLogits, compare_words
 from tools.launch import argument_parser
 
 N_DIARIES, N_TOKENS = 1000, 24
-
-
-@dataclass(frozen=True)
-class GreedyReply:
-    """A reply that a model generated greedily.
-
-    Attributes:
-        tokens: ids of the n new tokens, each of which is the most probable at its position.
-        logits: the logits from which the tokens were chosen, of shape (n, V), in float32.
-    """
-
-    tokens: list[int]
-    logits: Tensor
-
-
-def generate_batch(
-    model: Transformer,
-    prompts: Sequence[Sequence[int]],
-    n_tokens: int,
-    forced_tokens: Sequence[int] = (),
-    cache_class: type[PagedCache] = PagedCache,
-) -> list[GreedyReply]:
-    """Generate one reply per prompt in one batch. The replies do not stop at `<eos>`.
-
-    Args:
-        model: the model.
-        prompts: token ids of each prompt. The prompts may have different lengths.
-        n_tokens: number of tokens in each reply.
-        forced_tokens: at least `n_tokens - 1` token ids. In the first sequence, the model processes them
-            instead of its own choices, so that its logits can be compared with those of another run over the
-            same tokens. If empty, no tokens are forced.
-        cache_class: class of the cache.
-
-    Returns:
-        The replies. The tokens of the first reply are the model's own choices even if tokens are forced.
-    """
-    lengths = [*map(len, prompts)]
-    T = max(lengths)
-    cache = cache_class(model.config, len(prompts), T + n_tokens, dtype=model.embed_tokens.weight.dtype)
-    ids = torch.tensor([[0] * (T - len(prompt)) + [*prompt] for prompt in prompts])
-    with cache.ragged_pass(lengths):  # the tokens before each prompt are padding
-        rows = [next_token_logits(model, ids, cache).float()]  # (B, V)
-    for at in range(n_tokens - 1):
-        ids = rows[-1].argmax(-1, keepdim=True)
-        ids[0] = forced_tokens[at] if forced_tokens else ids[0]
-        rows.append(next_token_logits(model, ids, cache).float())
-    logits = torch.stack(rows, dim=1)  # (B, n, V)
-    return [GreedyReply(one.argmax(-1).tolist(), one) for one in logits]
 
 
 def count_different_logits(a: GreedyReply, b: GreedyReply) -> int:

@@ -1,4 +1,4 @@
-"""The recorded runs, the figures, the exercise and the prediction of notebook 21, the same prompt.
+"""The recorded runs, the batch loop, the figure, the exercise and the prediction of notebook 21.
 
 The runs compare a prompt's reply without other prompts with its reply in a batch. The results depend on the
 processor. Those of one processor are stored in same_prompt.json; `python -m tools same_prompt` writes it.
@@ -13,11 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from helpers.check.exercise import Exercise
 from helpers.check.guess import Guess
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import printable
 from helpers.model import shipped
+from helpers.model.cache import PagedCache
+from helpers.model.generate import next_token_logits
+from helpers.model.transformer import Transformer
 from helpers.recording.hf import load_hf_model, watch
 from helpers.recording.model import record_model
 from helpers.trace import Trace, WordComparison, rounding_limit
@@ -98,6 +104,54 @@ def load_run_comparisons() -> dict[str, RunComparison]:
     }
 
 
+@dataclass(frozen=True)
+class GreedyReply:
+    """A reply that a model generated greedily.
+
+    Attributes:
+        tokens: ids of the n new tokens, each of which is the most probable at its position.
+        logits: the logits from which the tokens were chosen, of shape (n, V), in float32.
+    """
+
+    tokens: list[int]
+    logits: Tensor
+
+
+def generate_batch(
+    model: Transformer,
+    prompts: Sequence[Sequence[int]],
+    n_tokens: int,
+    forced_tokens: Sequence[int] = (),
+    cache_class: type[PagedCache] = PagedCache,
+) -> list[GreedyReply]:
+    """Generate one reply per prompt in one batch. The replies do not stop at `<eos>`.
+
+    Args:
+        model: the model.
+        prompts: token ids of each prompt. The prompts may have different lengths.
+        n_tokens: number of tokens in each reply.
+        forced_tokens: at least `n_tokens - 1` token ids. In the first sequence, the model processes them
+            instead of its own choices, so that its logits can be compared with those of another run over the
+            same tokens. If empty, no tokens are forced.
+        cache_class: class of the cache.
+
+    Returns:
+        The replies. The tokens of the first reply are the model's own choices even if tokens are forced.
+    """
+    lengths = [*map(len, prompts)]
+    T = max(lengths)
+    cache = cache_class(model.config, len(prompts), T + n_tokens, dtype=model.embed_tokens.weight.dtype)
+    ids = torch.tensor([[0] * (T - len(prompt)) + [*prompt] for prompt in prompts])
+    with cache.ragged_pass(lengths):  # the tokens before each prompt are padding
+        rows = [next_token_logits(model, ids, cache).float()]  # (B, V)
+    for at in range(n_tokens - 1):
+        ids = rows[-1].argmax(-1, keepdim=True)
+        ids[0] = forced_tokens[at] if forced_tokens else ids[0]
+        rows.append(next_token_logits(model, ids, cache).float())
+    logits = torch.stack(rows, dim=1)  # (B, n, V)
+    return [GreedyReply(one.argmax(-1).tolist(), one) for one in logits]
+
+
 def responses_of_two_engines(prompt: str, max_new_tokens: int = 24) -> list[dict[str, Any]]:
     """Return the responses of two servers: one with this project's engine, and one with `transformers`.
 
@@ -165,44 +219,6 @@ def logits_on_bfloat16_axis(words: Sequence[str], logits_by_run: Mapping[str, Se
     return Picture(
         draw, f"Logits of {printable(words[0])} and {printable(words[1])} in bfloat16: {sentence}."
     )
-
-
-def keys_in_groups(n_keys: int, n_hidden: int, size: int = 8) -> Picture:
-    """Draw which keys of a text are added as full groups and which one by one, alone and with hidden keys.
-
-    Args:
-        n_keys: number of keys of the text.
-        n_hidden: number of hidden keys after them.
-        size: number of keys in a full group.
-    """
-    names = {f"alone: {n_keys} keys": n_keys, f"with {n_hidden} hidden keys: {n_keys + n_hidden}": 0}
-    messages = []
-    for name in names:
-        names[name] = names[name] or n_keys + n_hidden
-        full, left = divmod(names[name], size)
-        full_groups = f"{full} full group{'' if full == 1 else 's'} of {size}" if full else "no full group"
-        messages.append(f"{full_groups}, {left} one by one")
-
-    def draw(sheet: Sheet) -> None:
-        y, pitch, side = 18.0, 40.0, 26.0
-        for (name, total), message in zip(names.items(), messages, strict=True):
-            sheet.text(18, y, name, bold=True)
-            sheet.note(18, y + 21, message)
-            y += 46
-            for group in range(total // size):
-                sheet.box(20 + group * size * pitch, y - 6, size * pitch - 4, side + 12, edge="ink", radius=4)
-            for n in range(total):
-                x = 26 + n * pitch
-                if n < n_keys:
-                    sheet.box(x, y, side, side, fill="key fill", edge="key", radius=2)
-                    sheet.text(x + side / 2, y + side / 2, str(n + 1), at="center")
-                else:
-                    sheet.box(x, y, side, side, edge="line", radius=2)
-                    sheet.line((x, y + side), (x + side, y), colour="line", width=1)
-            y += side + 40
-
-    sentence = "; ".join(f"{name}: {message}" for name, message in zip(names, messages, strict=True))
-    return Picture(draw, f"{sentence}.")
 
 
 def top_two_margin(logits: Sequence[float]) -> float:
