@@ -48,7 +48,7 @@ LONGEST = """
     tests/test_speculate.py tests/test_model_fast.py tests/test_config.py tests/test_planted_bugs.py
     tests/test_model_bugs.py tests/test_parallel.py tests/test_benchmark_files.py tests/test_shipped.py
     tests/test_live_decoder.py tests/test_serve_engine.py tests/test_sealed.py tests/test_pages.py
-    tests/test_teaching.py
+    tests/test_teaching.py tests/test_your_server.py
     tests/test_model_equal.py tests/test_load.py tests/test_load_gguf.py tests/test_load_hub.py
     tests/test_recording_hf.py tests/test_trace_words.py
 """.split()

@@ -23,6 +23,7 @@ KINDS = {
     "bug reports, rebuilt: the page shows the lines of each in a fold": "museum.EXHIBITS",
     "where a published model is, and its tokenizer": "model.published model.load.load_tokenizer",
     "sizes, cards, prices and options as published": "cost.models cost.dated cost.layers.GIB",
+    "a server to be measured from outside, and a client of it": "serve.endpoint serve.client",
     "the toy's words and numbers": "toy.PROMPT toy.NUMBERS toy.VOCABULARY toy.EOS toy.LM_HEAD",
 }
 ALLOWED = {f"helpers.{name}" for names in KINDS.values() for name in names.split()}

@@ -47,6 +47,7 @@ ROOMS = {
     "22": ("museum.engine",),
     "23": (),
     "24": ("constrained.grammar", "constrained.decoding"),
+    "25": (),
     "one": (),
 }  # by the beginning of a notebook's name, the longest that fits
 Definition = ast.FunctionDef | ast.ClassDef
