@@ -152,6 +152,9 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
         },
     ),
     "heads": lambda: n15.kv_entries_and_query_heads(HEADS),
+    "selections": lambda: n15.losses_and_signatures(
+        [4, 32], {"w" * 40: [(0, 4.5), (7, 1.4)], "trained indexer": [(20, 0.8), (20, 0.7)]}, 20, 0.7
+    ),
     "orders": lambda: n15.expanded_and_absorbed_products(1000, 32, 24),
     "two parts": lambda: n15.two_part_score(32, 24, 32),
     "orders, DeepSeek-V3": lambda: n15.expanded_and_absorbed_products(100_000, 128, 512),

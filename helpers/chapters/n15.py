@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from helpers.check.guess import Guess, check_ratio_guess
 from helpers.cost.layers import Full, Latent, layer_types_of
 from helpers.cost.models import MODELS
 from helpers.drawing.canvas import Picture, Sheet
-from helpers.drawing.words import join_words, printable
+from helpers.drawing.words import SMALL, join_words, printable, shorten
+from helpers.plots.measured import set_log_scale
 
 if TYPE_CHECKING:
     from helpers.model.config import ModelConfig
@@ -31,6 +32,11 @@ class Matrix(NamedTuple):
 
 MAX_MATRIX_SIDE = 45.0  # px: side of the larger of a query and a latent
 PX_PER_NUMBER = 0.5  # width in px of one number of a KV entry
+# The line of each way to select entries: its colour and its dashes.
+WAYS: list[tuple[str, Any]] = [
+    ("soft", (0, (1.5, 1.5))), ("soft", (0, (6, 2, 1.5, 2))), ("query", (0, (5, 2.5))), ("query", "-"),
+    ("ink", "-")
+]  # fmt: skip
 HEAD_WIDTH, HEAD_SPACING = 24, 34  # px: width of a query head, and distance from one head to the next
 
 
@@ -197,6 +203,51 @@ def two_part_score(query_dim: int, rank: int, rope_dim: int) -> Picture:
         "The score is their sum."
     )
     return Picture(draw, output)
+
+
+def losses_and_signatures(
+    counts: Sequence[int], found: Mapping[str, Sequence[tuple[int, float]]], n_texts: int, everything: float
+) -> Picture:
+    """Draw the loss of each way to select entries; below it, a row of each way has its correct signatures.
+
+    Args:
+        counts: numbers of entries that a token attends to, in ascending order.
+        found: maps the name of each way, up to 5, to (number of correctly signed texts, loss) for each count.
+        n_texts: number of texts that the model signs.
+        everything: the loss if each token attends to all entries.
+    """
+    losses = [loss for pairs in found.values() for _, loss in pairs]
+
+    def draw(sheet: Sheet) -> None:
+        left, right, base = 200.0, sheet.width - 30.0, 250.0
+        sheet.heading("loss, by entries that a token attends to")
+        axes = sheet.add_axes(left, 46, right, base, "")
+        set_log_scale(axes.xaxis, base=2)
+        axes.set(xlim=(counts[0] / 1.3, counts[-1] * 1.3), ylim=(min(losses) / 1.15, max(losses) * 1.1))
+        axes.set_yscale("log")
+        axes.set_yticks([0.7, 1, 2, 4], ["0.7", "1", "2", "4"], minor=False)
+        axes.set_yticks([], minor=True)
+        sheet.note(18, base + 44, f"signed right, of {n_texts}:")
+        for k, ((name, pairs), (colour, dashes)) in enumerate(zip(found.items(), WAYS, strict=False)):
+            y = base + 68 + 24 * k
+            points = [sheet.data_to_sheet(axes, n, loss) for n, (_, loss) in zip(counts, pairs, strict=True)]
+            sheet.line(*points, colour=colour, width=2, dashes=dashes)
+            sheet.line((18, y), (42, y), colour=colour, width=2, dashes=dashes)
+            sheet.note(50, y, shorten(name, left - 66, SMALL), colour="ink")
+            for (x, height), (signed, _) in zip(points, pairs, strict=True):
+                sheet.disc(x, height, 4, colour, colour)
+                sheet.note(x, y, str(signed), at="center", colour="ink", bold=signed == n_texts)
+
+    sentence = ". ".join(
+        f"{printable(name)}: "
+        + ", ".join(
+            f"{signed} signed and loss {loss:.2f} with {n}"
+            for n, (signed, loss) in zip(counts, pairs, strict=True)
+        )
+        for name, pairs in found.items()
+    )
+    output = f"The loss if a token attends to few entries; it is {everything:.2f} with all of them"
+    return Picture(draw, f"{output}. Signed right, of {n_texts}, and loss. {sentence}.")
 
 
 def _shapes(sheet: Sheet, y: float, unit: float, shapes: list[Matrix], marked: list[Matrix]) -> None:
