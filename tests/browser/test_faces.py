@@ -171,3 +171,29 @@ def test_a_touch_beside_a_full_stop_chooses_it(show: Shown, page: Page) -> None:
                 [x + dx, y + dy],
             )
             assert found == token, (n, dx, dy)
+
+
+TOO_SMALL = """(view) => [...view.querySelectorAll('button, select, input')]
+  .filter((one) => one.checkVisibility() && !one.matches('.wid-said') && one.offsetHeight < 40)
+  .map((one) => `${one.className} ${one.textContent}`)"""
+
+
+@pytest.mark.parametrize("size", [(390, 844), (844, 390)])
+def test_on_a_phone_the_controls_and_the_cache_stay_in_sight(
+    show: Shown, page: Page, size: tuple[int, int]
+) -> None:
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    view = show()
+    view.locator(".wid-below").evaluate("(one) => one.scrollIntoView({ block: 'end' })")
+    forward, held = view.get_by_role("button", name="Next"), view.locator(".wid-held")
+    for written, read in ((23, 0), (1, 23), (1, 24)):
+        expect(held).to_contain_text(f"{read} entries read" if read else f"{written} entries written")
+        assert (held.locator(".written").count(), held.locator(".read").count()) == (written, read)
+        expect(forward).to_be_in_viewport(ratio=1)
+        expect(held).to_be_in_viewport(ratio=1)
+        next_box, held_box = forward.bounding_box(), held.bounding_box()
+        assert next_box
+        assert held_box
+        assert held_box["y"] - (next_box["y"] + next_box["height"]) < 40
+        forward.click()
+    assert view.evaluate(TOO_SMALL) == []

@@ -4,7 +4,7 @@ import { NextWord, sums } from "./beside.tsx";
 import { fillText, formatNumber } from "./format.ts";
 import { DENSE_FROM } from "./geometry.ts";
 import { Legend, QUIET, Word } from "./parts.tsx";
-import { whereOf } from "./words.ts";
+import { drawerName, entriesNote, whereOf } from "./words.ts";
 import type { Board, Frame } from "./types";
 
 const LEGEND_MARKS: Record<string, string> = { masked: VIEW.marks.masked, again: "2" };
@@ -29,6 +29,20 @@ export function BoardLegend({ board, columns }: { board: Board; columns: number 
     ...[`wid-row v ${state}`, "", VIEW.entries[state]],
   ]);
   return <Legend label="Legend" items={[...cells, ...ahead, ...entries, ["", "", VIEW.labels.area]]} />;
+}
+
+/** What the cache holds, in a line, next to the buttons where the board's own is far from them. */
+export function Held({ board: { frame, cols } }: { board: Board }) {
+  return (
+    <div class="wid-held" aria-hidden="true">
+      <b>{drawerName(frame)}</b> {entriesNote(frame)}
+      <p>
+        {frame.columns.slice(...cols).map(({ entry }) => (
+          <i class={entry} />
+        ))}
+      </p>
+    </div>
+  );
 }
 
 function ContextTable({ frame, withTargets }: { frame: Frame; withTargets: boolean }) {

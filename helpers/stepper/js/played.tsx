@@ -1,4 +1,5 @@
 // What views have that go from step to step: buttons, a slider, keys, and Play.
+import type { ComponentChild } from "preact";
 import VIEW from "../view.json" with { type: "json" };
 import { Button, Slider } from "./parts.tsx";
 import { View } from "./view.tsx";
@@ -48,25 +49,28 @@ export class Played extends View {
     super.draw();
   }
 
-  /** Its buttons; `said`: where the slider is. */
-  buttons(label: string, said: string) {
+  /** Its buttons, which stay in sight on a phone; `said`: where the slider is; `held`: what stays with them. */
+  buttons(label: string, said: string, held: ComponentChild = null) {
     const { at, last } = this;
     // Not `disabled`: a disabled button that has the focus swallows the keys.
     return (
-      <div class="wid-buttons">
-        <Button aria-disabled={at === 0} onClick={() => this.go(at - 1)}>
-          {SAY.back}
-        </Button>
-        <Button class="wid-go" aria-disabled={at === last} onClick={() => this.go(at + 1)}>
-          {SAY.next}
-        </Button>
-        <Button onClick={() => this.togglePlay()}>
-          {VIEW.race[this.playing === null ? "play" : "pause"]}
-        </Button>
-        <Slider
-          {...{ min: 0, max: last, value: at, "aria-label": label, "aria-valuetext": said }}
-          onInput={(e) => this.go(Number(e.currentTarget.value))}
-        />
+      <div class="wid-steps">
+        <div class="wid-buttons">
+          <Button aria-disabled={at === 0} onClick={() => this.go(at - 1)}>
+            {SAY.back}
+          </Button>
+          <Button class="wid-go" aria-disabled={at === last} onClick={() => this.go(at + 1)}>
+            {SAY.next}
+          </Button>
+          <Button onClick={() => this.togglePlay()}>
+            {VIEW.race[this.playing === null ? "play" : "pause"]}
+          </Button>
+          <Slider
+            {...{ min: 0, max: last, value: at, "aria-label": label, "aria-valuetext": said }}
+            onInput={(e) => this.go(Number(e.currentTarget.value))}
+          />
+        </div>
+        {held}
       </div>
     );
   }

@@ -21,7 +21,7 @@ import { pointedAt } from "./links.ts";
 import { animateStep } from "./motion.ts";
 import { Board } from "./board.tsx";
 import { Ribbon } from "./ribbon.tsx";
-import { Below, BoardLegend, Foot } from "./panels.tsx";
+import { Below, BoardLegend, Foot, Held } from "./panels.tsx";
 import { Accumulators, Bound, BoundLine, Formula, Length, Shapes } from "./lab_view.tsx";
 import { CaseControls } from "./step_panel.tsx";
 import { aheadSentence, describe, plainSentence, sentenceOf } from "./words.ts";
@@ -321,7 +321,7 @@ export class StepperView extends Played {
     const values = { name: this.run.events[event].name, at: event + 1, last: this.last + 1 };
     return (
       <div class="wid-controls">
-        {this.buttons(SAY.pass, fillText(SAY.at, values))}
+        {this.buttons(SAY.pass, fillText(SAY.at, values), <Held board={this.board} />)}
         {switchesOf(this.record, this.view, this.frame.head).map(({ to, ...picker }) => (
           <Switch {...picker} choose={(i) => this.change(to(i))} />
         ))}
