@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from typing import Any
 
@@ -28,7 +29,6 @@ def names_of_page() -> dict[str, Any]:
     cells = [
         "c05-02",
         "c05-cache",
-        "c05-attend",
         "c05-run",
         "c05-broken-1",
         "c05-broken-2",
@@ -71,6 +71,28 @@ def test_each_cache_is_broken_as_the_page_says() -> None:
     assert [name for name, found in off.items() if found[1] < 1e-4] == ["kept right", "positions stand still"]
     assert max(off.pop("kept right")) < 1e-4
     assert min(max(found) for found in off.values()) > 0.4
+
+
+def test_the_replies_at_the_beginning_are_those_of_the_caches() -> None:
+    shown = re.findall(r"^- \w: (.*?)(?: …)?$", "".join(CELLS["c05-which"]["source"]), re.MULTILINE)
+    page = names_of_page()
+    written = [page["tokenizer"].decode(reply) for reply in page["replies"].values()]
+    assert len(shown) == len(written)
+    for reply in written:
+        assert any(reply.startswith(begin) for begin in shown), reply
+    for begin in shown:
+        assert any(reply.startswith(begin) for reply in written), begin
+
+
+def test_the_fold_shows_the_attention_layer() -> None:
+    [fence] = re.findall(r"```python\n(.*?)```", "".join(CELLS["c05-run-text"]["source"]), re.DOTALL)
+    names: dict[str, Any] = {"torch": torch}
+    exec(fence, names)
+    page = names_of_page()
+    h, matrices = torch.randn(5, 128), page["model"].layers[0].self_attn
+    with torch.inference_mode():
+        one, other = (f(matrices, 0, h, page["KVCache"]()) for f in (names["attend"], page["attend"]))
+    assert torch.equal(one, other)
 
 
 @torch.inference_mode()

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,6 +15,7 @@ from helpers.model.cache import GrowingCache
 from helpers.museum import EXHIBITS, Exhibit, ExhibitPrompt
 from helpers.museum.exhibit import BFLOAT16_TOLERANCE, load_model
 from helpers.museum.runner import Runner
+from helpers.plots import fingerprint_grid
 from helpers.trace import compare
 from tests.machine import ROOT
 
@@ -82,11 +84,35 @@ def test_a_notebook_links_each_thread(exhibit: Exhibit) -> None:
     assert len({*exhibit.causes}) == 3
 
 
-def test_the_page_finds_what_the_card_says() -> None:
+@pytest.fixture
+def page() -> dict[str, Any]:
+    """The functions that the page defines to compare two runs."""
     cells = {cell["id"]: "".join(cell["source"]) for cell in json.loads(PAGE.read_text("utf-8"))["cells"]}
-    page: dict[str, Any] = {"torch": torch}
+    names: dict[str, Any] = {"torch": torch}
     for name in ("c22-differences", "c22-kinds"):
-        exec(cells[name], page)
+        exec(cells[name], names)
+    return names
+
+
+def test_the_page_compares_masks_zeros_and_nan(page: dict[str, Any]) -> None:
+    zeros, nan = torch.zeros(3, 4), torch.full((3, 4), torch.nan)
+    assert page["apart"](zeros, zeros) == 0
+    assert page["apart"](zeros == 0, zeros != 0) == 1
+    kinds = "visible tokens", "attention weights", "context"
+    runs = [{kind: [[zeros]] for kind in kinds} for _ in range(2)]
+    assert page["first_difference"](*runs) == ("-", "-", "nothing")
+    runs[1]["attention weights"] = [[nan]]
+    assert page["first_difference"](*runs) == (1, 1, "attention weights")
+    runs[1]["visible tokens"] = [[zeros == 0]]
+    assert page["first_difference"](*runs) == (1, 1, "visible tokens")
+
+
+def test_the_grid_rings_nan() -> None:
+    said = fingerprint_grid([[0.0, np.nan], [0.0, 0.0]]).alt
+    assert "first difference: pass 2, layer 1" in said
+
+
+def test_the_page_finds_what_the_card_says(page: dict[str, Any]) -> None:
     for room in [*EXHIBITS.values()][:6]:
         number, layer, kind = page["first_difference"](*recorded(room), room.tolerance)
         said = room.first_difference()

@@ -114,8 +114,8 @@ def fingerprint(expected: Trace, actual: Trace, tolerance: float = TOLERANCE, n_
             y = np.stack([of_pass[token] for token in tokens], 2)
             off = np.abs(x - y).max(-1) / np.maximum(np.abs(x), np.abs(y)).max((1, 2, 3))[:, None, None]
             max_differences[:, n] = off.max((1, 2))  # of (L, H, T)
-            if first is None and off.max() > tolerance:
-                layer, head, token = np.argwhere(off > tolerance)[0].tolist()
+            if first is None and not off.max() <= tolerance:  # larger, or NaN
+                layer, head, token = np.argwhere(~(off <= tolerance))[0].tolist()
                 first = Location(n, layer, head, tokens[token])
     return Fingerprint(max_differences, first)
 

@@ -65,7 +65,8 @@ def fingerprint_grid(differences: Any, n_prefill: int = 1, limit: float = 0.001)
     """
     off = np.asarray(differences, float)
     n_layers, n_passes = off.shape
-    over = [(layer, n) for n in range(n_passes) for layer in range(n_layers) if off[layer, n] > limit]
+    differ = ~(off <= limit)  # also where it is NaN
+    over = [(layer, n) for n in range(n_passes) for layer in range(n_layers) if differ[layer, n]]
     where = f"pass {over[0][1] + 1}, layer {over[0][0] + 1}" if over else "none above the limit"
 
     def draw(sheet: Sheet) -> None:
@@ -87,8 +88,8 @@ def fingerprint_grid(differences: Any, n_prefill: int = 1, limit: float = 0.001)
         sheet.note(left, y + 34, f"first difference: {where}", colour="ink")
 
     passes = f"{pluralize(n_prefill, 'pass')} of the prompt, {pluralize(n_passes - n_prefill, 'decode step')}"
-    differ = f"{np.mean(off > limit):.0%} of the cells differ" if over else "no cell differs"
-    return Picture(draw, f"{passes}, {n_layers} layers; first difference: {where}; {differ}.")
+    share = f"{np.mean(differ):.0%} of the cells differ" if over else "no cell differs"
+    return Picture(draw, f"{passes}, {n_layers} layers; first difference: {where}; {share}.")
 
 
 def _legend(sheet: Sheet, y: float) -> None:
@@ -111,7 +112,7 @@ def _grid(
         sheet.line((x, down), (x + size * passes - 1, down), colour="paper", width=1)
     for (layer, number), off in np.ndenumerate(differences):
         left, top = x + size * number, y + size * layer
-        if off > 1e-4:  # a square root, so that a hundredth can still be seen
+        if not off <= 1e-4:  # or NaN; a square root, so that a hundredth can still be seen
             sheet.box(left, top, size - 1, size - 1, fill="query", radius=0, opacity=min(1.0, off**0.5))
     if ring:
         layer, number = ring
