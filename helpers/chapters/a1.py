@@ -31,6 +31,11 @@ def check_bfloat16_sum_guess(guess: Any) -> Guess:
     return Guess(guess, left.item(), "257 would need 9 bits, so it is rounded to 256, twice.")
 
 
+def check_rows_changed_guess(guess: Any, n_changed: int) -> Guess:
+    """Compare a guess of how many earlier rows of logits change with the number in a run, `n_changed`."""
+    return Guess(guess, n_changed, "Nothing was hidden, so every token saw the last one.")
+
+
 def top_left_and_bottom_right_masks() -> Picture:
     """Draw the mask that `is_causal=True` applies to queries 5 and 6, and the mask that decode needs."""
     applied, right = np.tri(2, 6, dtype=bool), np.tri(2, 6, 4, dtype=bool)
