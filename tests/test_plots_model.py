@@ -162,6 +162,7 @@ PICTURES: dict[str, Callable[[], plots.Picture]] = {
     "variants": lambda: n14.loss_by_cache_size(VARIANTS, 20, "yours"),
     "slots": lambda: n16.slot_timeline({"static": IDLE, "continuous": FULL}, 2),
     "slots, twenty": lambda: n16.slot_timeline({"w" * 80: [["A" * 30]] * 20}, 5),
+    "CPU and card": lambda: n16.cpu_and_card({"w" * 20: [((0, 2), (2, 10)), ((2, 4), (10, 18))]}),
     "step": lambda: n16.step_and_mask([("B", 7, 1), ("C", 3, 1), ("A", 6, 6)]),
     "step, prompts": lambda: n16.step_and_mask([("A", 0, 8), ("B", 0, 2)]),
     "lanes": lambda: n16.request_lanes(served(6), served(6)[-2]),

@@ -71,6 +71,47 @@ def step_and_mask(step: Sequence[tuple[str, int, int]]) -> Picture:
     return Picture(draw, f"The mask of a step. {'; '.join(parts)}. {scored}.")
 
 
+def cpu_and_card(ways: Mapping[str, Sequence[tuple[tuple[float, float], tuple[float, float]]]]) -> Picture:
+    """Draw two lanes for each way to serve: when the CPU plans each step, and when the card computes it.
+
+    Args:
+        ways: maps the name of each way to its steps. A step has two pairs (begin, end), in ms: of its
+            planning, and of its computing.
+    """
+    longest = max(steps[-1][1][1] for steps in ways.values())
+    each = {name: steps[-1][1][1] - steps[-2][1][1] for name, steps in ways.items()}
+
+    def draw(sheet: Sheet) -> None:
+        left, high = 62.0, 30.0
+        scale, y = (sheet.width - left - 34) / longest, 22.0
+        for name, steps in ways.items():
+            sheet.text(18, y, f"{name}: {each[name]:g} ms a step", bold=True)
+            for lane, colour in enumerate(("query", "generated")):
+                top = y + 20 + (high + 6) * lane
+                sheet.note(left - 10, top + high / 2, ("CPU", "card")[lane], at="right")
+                idle = left + scale * steps[0][lane][0], top, scale * (longest - steps[0][lane][0]), high
+                sheet.box(*idle, fill="panel", radius=0)
+                for n, step in enumerate(steps, 1):
+                    begin, end = step[lane]
+                    place = left + scale * begin + 1, top, scale * (end - begin) - 2, high
+                    sheet.box(*place, fill=f"{colour} fill", edge=colour)
+                    sheet.text(left + scale * (begin + end) / 2, top + high / 2, str(n), at="center")
+            y += 20 + 2 * (high + 6)
+            for ms in range(0, int(longest) + 1, 10):
+                sheet.note(left + scale * ms, y + 8, f"{ms} ms" if ms else "0", at="center")
+            y += 46
+
+    alt = ". ".join(
+        f"{printable(name)}, {each[name]:g} ms a step: "
+        + ", ".join(
+            f"step {n} planned {a:g} to {b:g}, computed {c:g} to {d:g}"
+            for n, ((a, b), (c, d)) in enumerate(steps, 1)
+        )
+        for name, steps in ways.items()
+    )
+    return Picture(draw, f"The CPU and the card, in ms. {alt}.")
+
+
 def slot_timeline(runs: Mapping[str, Sequence[Sequence[str]]], n_slots: int) -> Picture:
     """Draw one chart per run, with a row per slot and a column per step.
 
