@@ -88,7 +88,7 @@ def test_the_live_view_and_its_acts(page: Page, tmp_path: Path) -> None:
         page.locator("textarea").press("Enter")
         page.locator(".wid-acts, .wid-offer").first.wait_for(timeout=60_000)
         check(page, 1)
-    for turn, act in enumerate(("again", "look", "change", "draws"), 1):
+    for turn, act in enumerate(("twice", "again", "look", "change", "draws"), 1):
         page.get_by_role("button", name=VIEW["live"]["acts"][act][0]).click()
         page.locator(".wid-act").first.wait_for(timeout=60_000)
         check(page, turn)

@@ -184,7 +184,7 @@ def test_on_a_phone_the_controls_and_the_cache_stay_in_sight(
 ) -> None:
     page.set_viewport_size({"width": size[0], "height": size[1]})
     view = show()
-    view.locator(".wid-below").evaluate("(one) => one.scrollIntoView({ block: 'end' })")
+    view.locator(".wid-foot").evaluate("(one) => one.scrollIntoView({ block: 'end' })")
     forward, held = view.get_by_role("button", name="Next"), view.locator(".wid-held")
     for written, read in ((23, 0), (1, 23), (1, 24)):
         expect(held).to_contain_text(f"{read} entries read" if read else f"{written} entries written")

@@ -178,6 +178,23 @@ def test_what_it_looked_at_and_a_word_changed(open_page: Show) -> None:
     expect(page.locator(".wid-reply-said").last).to_contain_text("Leo from Oslo.")
 
 
+def test_the_same_text_sent_twice_and_with_a_word_changed(open_page: Show) -> None:
+    page = open_page(reduced_motion="reduce")
+    page.locator("textarea").press("Enter")
+    written(page)
+    act(page, "Send it twice")
+    expect(page.locator(".wid-act .wid-sentence")).to_contain_text("needs 1 token processed instead of 23")
+    lines = page.locator(".wid-act .wid-runner")
+    for name, kept in (("first time", 0), ("text again", 22), ("With Emma in place of Mia", 11)):
+        line = lines.filter(has_text=name)
+        expect(line).to_contain_text(f"{23 - kept} of 23 tokens processed, {unit((23 - kept) / 1000, 's')}")
+        assert (line.locator(".read").count(), line.locator(".written").count()) == (kept, 23 - kept)
+    page.locator(".wid-tap", has_text="nice").click()
+    expect(lines.last).to_contain_text("2 of 23 tokens processed")
+    page.locator(".wid-tap", has_text="sunny").click()
+    expect(lines.last).to_contain_text("16 of 23 tokens processed")
+
+
 def test_slow_motion_stops_at_once_and_the_text_can_be_changed(open_page: Show) -> None:
     page = open_page(token_ms=100)
     page.locator("textarea").press("Enter")

@@ -61,6 +61,22 @@ test("stop is heard in the middle of a long pass", async () => {
   assert.deepEqual([written.why, written.tokens], ["stopped", []]);
 });
 
+test("a text sent again runs what the kept one does not begin with, and says the same", async () => {
+  const text = [TODAY, WEATHER, IS, SO];
+  const passes = [];
+  const sent = (tokens, more) => ({ ...WRITE, tokens, steps: 1, ...more });
+  const resume = { resume: true };
+  const other = text.with(2, SO);
+  const asks = [sent(text), sent(text, resume), sent(other, resume), sent(text, resume), sent(other)];
+  await talk([load(FILE), ...asks], (answer) => answer.op === "pass" && passes.push(answer));
+  assert.deepEqual(
+    passes.map(({ tokensRun }) => tokensRun),
+    [4, 1, 2, 1, 4],
+  );
+  const said = passes.map((pass) => pass.said);
+  assert.deepEqual([said[1], said[3], said[2]], [said[0], said[0], said[4]]);
+});
+
 test("a change that is stopped says so", async () => {
   const text = [TODAY, WEATHER, IS, SO];
   const change = { do: "change", before: text, now: text, steps: 5, settings: SETTINGS };

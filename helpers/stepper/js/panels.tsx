@@ -36,7 +36,7 @@ export function Held({ board: { frame, cols } }: { board: Board }) {
   return (
     <div class="wid-held" aria-hidden="true">
       <b>{drawerName(frame)}</b> {entriesNote(frame)}
-      <p>
+      <p class="wid-entries">
         {frame.columns.slice(...cols).map(({ entry }) => (
           <i class={entry} />
         ))}

@@ -48,6 +48,8 @@ class Session {
 
   /** Set by `load`, which is asked for before all else. */
   loaded: { opened: Opened; decoder: Decoder };
+  /** The text that was written last, and its cache. */
+  kept: { text: number[]; cache: KVCache } | null = null;
 
   constructor(say: (answer: Answer) => void) {
     this.say = say;
@@ -69,6 +71,7 @@ class Session {
     });
     const decoder = new Decoder(opened.config, opened.weights); // where this raises, the model before stays
     this.loaded = { opened, decoder };
+    this.kept = null;
     const { name, config, tokenizer, bytes, chatTemplate } = opened;
     this.say({ id, op: "loaded", name, config, vocabulary: tokenizer.vocabulary, bytes, chatTemplate });
   }
@@ -82,7 +85,7 @@ class Session {
   async write(ask: Extract<Ask, { do: "write" }>, job: Job) {
     const { opened, decoder } = this.loaded;
     const { id, tokens, record } = ask;
-    const cache = ask.cache ? new KVCache(decoder.config) : null;
+    const cache = !ask.cache ? null : ask.resume ? this.resumed(tokens) : new KVCache(decoder.config);
     const recorder = record.length ? new Recorder(opened, tokens, record, ask.cache) : null;
     const begun = performance.now();
     const reply = [];
@@ -96,6 +99,7 @@ class Session {
     } catch (error) {
       if (!(error instanceof Stopped)) throw error;
     }
+    if (cache && !ask.resume) this.kept = { text: [...tokens, ...reply], cache };
     this.say({
       id,
       op: "written",
@@ -104,6 +108,15 @@ class Session {
       ms: performance.now() - begun,
       trace: recorder?.trace ?? null,
     });
+  }
+
+  /** A cache with what this text and the kept one begin with; the last token is to run, for its logits. */
+  resumed(tokens: number[]) {
+    if (!this.kept) return new KVCache(this.loaded.decoder.config);
+    const { text, cache } = this.kept;
+    const most = Math.min(tokens.length - 1, cache.length);
+    const differs = tokens.slice(0, most).findIndex((token, i) => token !== text[i]);
+    return cache.prefix(differs < 0 ? most : differs);
   }
 
   async change(ask: Extract<Ask, { do: "change" }>, job: Job) {

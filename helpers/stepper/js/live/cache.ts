@@ -44,6 +44,12 @@ export class KVCache {
     this.length += T;
   }
 
+  /** A copy of the entries of the first `length` tokens. */
+  prefix(length: number): KVCache {
+    const [k, v] = [this.k, this.v].map((layers) => layers.map((rows) => rows.slice(0, length * this.width)));
+    return Object.assign(Object.create(KVCache.prototype), this, { length, k, v });
+  }
+
   /** Keep the first `length` tokens, to go on from there. */
   truncate(length: number) {
     this.length = length;

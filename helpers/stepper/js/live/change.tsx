@@ -8,7 +8,7 @@ import type { Changed, Diary, Marks, Token } from "./parts";
 const { change: CHANGE } = VIEW.live;
 
 /** A text, which of its words is exchanged, and for what. */
-type Exchange = { text: Token[]; at: number; to: string };
+export type Exchange = { text: Token[]; at: number; to: string };
 /** What that did; `at` is -1 where there is nothing to exchange. */
 type Found = Exchange & { answer: Changed } & ReturnType<typeof staleEntries>;
 
@@ -22,18 +22,22 @@ function textOf(view: Diary) {
   return by > 0 ? all.slice(0, by + 1) : all;
 }
 
-/** At first the last name of the prompt is exchanged for another. */
 export async function findChange(view: Diary) {
+  const first = firstExchange(view, textOf(view));
+  return first.at < 0 ? first : exchange(view, first);
+}
+
+/** At first the last name of the prompt is exchanged for another; `at` is -1 where there is nothing to exchange. */
+export function firstExchange(view: Diary, text: Token[]): Exchange {
   const names = view.data.kinds[0];
-  const text = textOf(view);
   const of = (test: (text: string) => unknown) =>
     text.findLastIndex(({ text }, i) => i < view.prompt.length && test(text));
   const name = of((word) => names.includes(word));
   const at = name >= 0 ? name : of((word) => kindOf(view, word));
-  if (at < 0) return { text, at: -1 };
+  if (at < 0) return { text, at, to: "" };
   const others = (kindOf(view, text[at].text) ?? []).filter((word) => !text.some((one) => one.text === word));
   const to = others.includes(view.data.other) ? view.data.other : others[0];
-  return exchange(view, { text, at, to });
+  return { text, at, to };
 }
 
 /** Put another word in a word's place, and ask what that does. */
@@ -50,8 +54,11 @@ async function exchange(view: Diary, { text, at, to }: Exchange) {
   };
 }
 
-/** What a word of the text is: one that can be exchanged, the one that is, neither, or behind what is kept. */
-export function changeMark(view: Diary, found: Found): Marks {
+export const changeMark = (view: Diary, found: Found): Marks =>
+  exchangeMark(view, found, (other) => view.find("change", exchange(view, other)));
+
+/** What a word of the text is: one that can be exchanged, the one that is, neither, or after those that can be. */
+export function exchangeMark(view: Diary, found: Exchange, put: (other: Exchange) => unknown): Marks {
   return (i) => {
     if (i >= found.text.length) return null;
     const kind = kindOf(view, found.text[i].text);
@@ -61,7 +68,7 @@ export function changeMark(view: Diary, found: Found): Marks {
       "aria-pressed": i === found.at,
       class: "other",
       instead: i === found.at ? found.to : undefined,
-      onClick: () => view.find("change", exchange(view, { text: found.text, at: i, to })),
+      onClick: () => put({ text: found.text, at: i, to }),
     };
   };
 }

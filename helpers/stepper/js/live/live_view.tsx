@@ -12,13 +12,14 @@ import { findLooks, Look, lookMark } from "./look.tsx";
 import { Paper } from "./paper.tsx";
 import { startLive } from "./start.ts";
 import { Talk } from "./talk.ts";
+import { findTwice, Twice, twiceMark } from "./twice.tsx";
 import { Words } from "./words.ts";
 import { addPass, cutAt, doneAt, emptyLane, meansGo, paceOf, timeOf, tokensOf } from "./writing.ts";
 import type { Diary, Host, Marks, Write } from "./parts";
 import type { Lane } from "./writing.ts";
 import type { Parts as Said } from "../types";
 
-type Act = "again" | "look" | "change" | "draws";
+type Act = "twice" | "again" | "look" | "change" | "draws";
 
 const LIVE = VIEW.live;
 /** What can be done with a text that was written: its panel, what it finds out first, what it makes of a word. */
@@ -26,6 +27,7 @@ const ACTS: Record<
   Act,
   { Panel: any; find?: (view: Diary) => Promise<object>; mark: (view: Diary, found: any) => Marks | null }
 > = {
+  twice: { Panel: Twice, find: findTwice, mark: twiceMark },
   again: { Panel: Again, mark: raceMark },
   look: { Panel: Look, find: findLooks, mark: lookMark },
   change: { Panel: Change, find: findChange, mark: changeMark },

@@ -43,7 +43,8 @@ export type Ask =
   | { do: "tokenize"; id: number; text: string; chat?: boolean }
   /**
    * Go on from a text (or from ids), with or without the cache, to eos or so many tokens. `noEos`: eos gets no chance.
-   * `record`: (layer, head) pairs whose weights the trace holds; [] for none.
+   * `record`: (layer, head) pairs whose weights the trace holds; [] for none. `resume`: the cache holds what this text
+   * and the last one that was written without `resume` begin with, but for the last token.
    */
   | {
       do: "write";
@@ -54,6 +55,7 @@ export type Ask =
       noEos: boolean;
       settings: Settings;
       record: [number, number][];
+      resume?: boolean;
     }
   /**
    * A text whose KV entries were kept (`before`), and one of the same length with words exchanged (`now`): both run whole,
