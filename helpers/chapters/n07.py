@@ -15,9 +15,18 @@ from helpers.check.guess import Guess
 from helpers.drawing.canvas import Picture, Sheet
 from helpers.drawing.words import printable, shorten
 from helpers.model.attention import attend
+from helpers.model.config import ModelConfig
 
 Operation = Callable[[Tensor], Tensor]
 C = 32  # channels per token in `who_moves`
+
+
+def angles_of(config: ModelConfig, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """Return cosines and sines for these positions, (T, D) each; notebook 07 has the code in a fold."""
+    D = config.head_dim
+    frequencies = config.rope_theta ** (-torch.arange(0, D, 2) / D)  # radians a position, for each pair
+    angles = (positions[:, None] * frequencies).repeat(1, 2)  # (T, D): one copy for each half
+    return angles.cos(), angles.sin()
 
 
 def seeded_odd_multiples(seed: int, *shape: int) -> Tensor:
@@ -177,23 +186,6 @@ def token_dependencies(dependencies: Mapping[str, np.ndarray]) -> Picture:
     return Picture(draw, f"{title}. Squares filled: {grids}.")
 
 
-def silu_curve() -> Picture:
-    """Draw silu(x) and, for comparison, x itself."""
-    xs = np.linspace(-6, 6, 121)
-
-    def draw(sheet: Sheet) -> None:
-        sheet.heading("silu(x), and dashed: x itself")
-        axes = sheet.add_axes(52, 40, sheet.width - 24, 220, "x")
-        axes.set(xlim=(-6, 6), ylim=(-1, 6))
-        axes.plot(xs, xs, color="soft", lw=1.4, ls="--")
-        axes.plot(xs, xs / (1 + np.exp(-xs)), color="ink", lw=2.4)
-
-    return Picture(
-        draw,
-        "silu(x) for x from -6 to 6: nearly 0 below -4, -0.27 at -1, 0 at 0, 0.73 at 1, nearly x above 4.",
-    )
-
-
 def residual_stream() -> Picture:
     """Draw a token's residual stream through a block, what reads and adds to it, and an earlier token's."""
     notes = {
@@ -208,9 +200,17 @@ def residual_stream() -> Picture:
         sheet.chip(earlier, 18, "weather", width=72, fill="panel", edge="line")
         sheet.arrow(earlier, 31, earlier, 46, "soft")
         sheet.line((earlier, 50), (earlier, 400), colour="line", width=5)
-        sheet.line((earlier, 160), (branch - 42, 160), colour="query", dashes=(0, (3, 3)))
-        sheet.disc((earlier + branch - 39) / 2, 160, 11, "paper", "query")
-        sheet.text((earlier + branch - 39) / 2, 160, "?", at="center", colour="query", bold=True)
+        asked = earlier + 22, 206.0
+        for end in (
+            (earlier, 206),
+            (branch - 30, 126),
+            (branch - 42, 166),
+            (branch - 30, 248),
+            (branch - 30, 286),
+        ):
+            sheet.line(asked, end, colour="query", dashes=(0, (3, 3)))
+        sheet.disc(*asked, 11, "paper", "query")
+        sheet.text(*asked, "?", at="center", colour="query", bold=True)
         sheet.chip(stream, 18, "so", width=62, fill="panel", edge="line")
         sheet.arrow(stream, 31, stream, 46, "soft")
         sheet.line((stream, 50), (stream, 400), colour="soft", width=5)
@@ -236,5 +236,5 @@ def residual_stream() -> Picture:
         "The residual stream of so, a list of 128 numbers, from top to bottom through a block. Twice "
         "something reads it and adds to it: norm and attention, then norm and MLP. Three more blocks "
         "follow, then norm and LM head, a number for each word; here the largest names nice. "
-        "Next to it the stream of weather, and a question mark between it and attention.",
+        "Next to it the stream of weather, and a question mark with a line from it to each of the four.",
     )
