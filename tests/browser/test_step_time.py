@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from helpers.cost.layers import GIB
+from helpers.cost.models import MODELS, Card
+from helpers.cost.step import step_time
 from helpers.stepper import StepTime
 from tests.browser.conftest import page_of
 from tests.work_cases import bound_of
@@ -31,7 +34,10 @@ LLAMA = {
 def says(page: Page, **case: Any) -> None:
     """Hold the spoken sentence to Python's numbers."""
     view = StepTime(**case)
-    expect(page.locator(".wid-sentence")).to_contain_text(f" {unit(view.step.total, 's')}:")
+    cards = view.settings["cards"]
+    on = f" on {f'{cards} × ' if cards > 1 else ''}{view.card.name}: "
+    expect(page.locator(".wid-sentence")).to_contain_text(on)
+    expect(page.locator(".wid-sentence")).to_contain_text(f" {unit(view.step.total, 's')}, or ")
     expect(page.locator(".wid-sentence")).to_contain_text(f"It is {bound_of(view.step)}")
     if view.settings["users"] > 1:
         expect(page.locator(".wid-sentence")).to_contain_text(f"each of {view.settings['users']:,} users")
@@ -74,9 +80,9 @@ def test_a_walk_by_keys_and_back_by_its_address(page: Page, opened: str, problem
     page.get_by_role("textbox", name="tokens a verification").fill("5")
     page.get_by_role("textbox", name="of bandwidth reached").fill("80")
     page.get_by_role("button", name="yes").click()
-    page.get_by_role("combobox", name="model").select_option("DeepSeek-V3")
+    page.get_by_role("combobox", name="model").select_option("gpt-oss-120b")
     case: dict[str, Any] = {
-        "model": "DeepSeek-V3",
+        "model": "gpt-oss-120b",
         "tokens": 8192,
         "users": 9,
         "weight_bits": 4,
@@ -84,7 +90,7 @@ def test_a_walk_by_keys_and_back_by_its_address(page: Page, opened: str, problem
     }
     case |= {"collective": 12.5e-6, "new_tokens": 5, "bandwidth_reached": 0.8, "overlap": True}
     says(page, **case)
-    page.wait_for_url("**case-as=DeepSeek-V3**")
+    page.wait_for_url("**case-as=gpt-oss-120b**")
     page.goto("about:blank")
     page.go_back()
     says(page, **case)
@@ -110,8 +116,8 @@ def test_a_pasted_config_and_what_is_none(page: Page, opened: str, problems: lis
     page.reload()
     says(page)
     assert chosen.input_value() == name
-    chosen.select_option("DeepSeek-V3")
-    says(page, model="DeepSeek-V3")
+    chosen.select_option("gpt-oss-20b")
+    says(page, model="gpt-oss-20b")
     chosen.select_option(name)
     says(page)
     tokens = page.get_by_role("textbox", name="tokens each")
@@ -122,6 +128,28 @@ def test_a_pasted_config_and_what_is_none(page: Page, opened: str, problems: lis
     expect(tokens).to_have_value("500")
     page.evaluate("location.hash = '#case-as=Llama-9'")
     expect(page.locator(".wid-advice")).to_contain_text("no such case-as here")
+    assert problems == []
+
+
+def test_a_card_of_ones_own_and_no_speed_where_a_model_does_not_fit(
+    page: Page, opened: str, problems: list[str]
+) -> None:
+    page.locator(".wid-more > summary").click()
+    for name, number in (("memory, GiB", "24"), ("bandwidth, GB/s", "1,008"), ("compute, TFLOP/s", "165")):
+        page.get_by_role("textbox", name=name).fill(number)
+    card = Card("your card", 24 * GIB, 165e12, 1008e9, "")
+    took = unit(step_time(MODELS["Llama-3.1-8B"], card, 500, 64).total, "s")
+    sentence = page.locator(".wid-sentence")
+    expect(sentence).to_contain_text(f"Llama-3.1-8B on your card: a step takes at least {took}, or ")
+    page.wait_for_url("**case-card=24,1008,165**")
+    page.reload()
+    expect(sentence).to_contain_text(took)
+    page.get_by_role("textbox", name="memory").fill("none")
+    expect(page.get_by_role("alert").first).to_contain_text("memory, GiB: got none; expected a number")
+    page.get_by_role("textbox", name="memory").fill("12")
+    expect(sentence).to_have_text("The weights of Llama-3.1-8B alone do not fit on your card.")
+    expect(page.locator(".wid-panel")).not_to_contain_text("tokens a second")
+    assert page.locator(".wid-span.step").count() == 0
     assert problems == []
 
 

@@ -27,16 +27,16 @@ test("an example by hand", () => {
   // 512 · 501 · 131,072 + 2 · 7,504,924,672 bytes at 3.35e12 a second
   assert.equal(
     said({ users: 512 }),
-    "A step takes at least 17.8 ms: 56.2 tokens a second for each of 512 users, 28,758 for all. " +
+    "Llama-3.1-8B on H100: a step takes at least 17.8 ms, or 56.2 tokens a second for each of 512 users, 28,758 for all. " +
       "It is memory-bound; the longest part is reading the KV cache, 10.0 ms.",
   );
   const { holds, fits } = step.roomOf(facts({ users: 512 }));
   assert.equal(holds, "15.0 GiB of weights and 31.3 GiB of KV cache, of 80.0 GiB");
   assert.match(fits, /^1,063 users with 501 tokens/);
-  assert.match(said({ users: 512, overlap: true }), /^A step takes at least 14\.5 ms:/);
+  assert.match(said({ users: 512, overlap: true }), /: a step takes at least 14\.5 ms, or /);
   assert.match(
     said({ users: 13, newTokens: 5, bandwidthReached: 70 }),
-    /^A verification of 5 tokens takes about /,
+    /: a verification of 5 tokens takes about /,
   );
 });
 

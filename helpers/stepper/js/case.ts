@@ -42,10 +42,10 @@ export function caseAtFirst({ models, cards }: Machines, wanted: Record<string, 
   return { ...named, tokens: null, users: 1, ...PLAIN, ...others };
 }
 
-/** Whether a case is more than model, card, tokens and users. */
+/** Whether a case is more than model, card of the table, tokens and users. */
 export function isMore(chosen: Case) {
   const names = Object.keys(PLAIN) as (keyof typeof PLAIN)[];
-  return names.some((name) => chosen[name] !== PLAIN[name]);
+  return chosen.card.name === SAY.own.name || names.some((name) => chosen[name] !== PLAIN[name]);
 }
 
 /** What stepTime takes by name. */
@@ -125,13 +125,33 @@ function modelOfSizes(name: string, text: string): Model | null {
   return { name: name.slice(0, 100), ...sizes } as unknown as Model;
 }
 
+const GIB = 2 ** 30;
+const UNITS = { memory_nbytes: GIB, bytes_per_second: 1e9, flops_per_second: 1e12 };
+
+/** A card's memory in GiB, its GB/s and its TFLOP/s. */
+export const cardNumbers = (card: Card) =>
+  Object.entries(UNITS).map(([name, unit]) =>
+    Number((card[name as keyof typeof UNITS] / unit).toPrecision(6)),
+  );
+
+/** A card of the reader's own, by such numbers; null where one of them is out of range. */
+export function cardOf(numbers: number[]): Card | null {
+  const { name, least, most } = SAY.own;
+  if (numbers.length !== 3 || !numbers.every((x) => x >= least && x <= most)) return null;
+  return {
+    name,
+    ...Object.fromEntries(Object.entries(UNITS).map(([one, unit], i) => [one, numbers[i] * unit])),
+  } as Card;
+}
+
 /** The case as an address tells it, by names that begin with `prefix`; null for what needs no telling. */
-export function toldCase(chosen: Case, { models }: Machines, prefix = "") {
+export function toldCase(chosen: Case, { models, cards }: Machines, prefix = "") {
   const { model, card, tokens, overlap } = chosen;
   const told: Record<string, string | number | null> = {
     as: model.name,
     sizes: models.includes(model) ? null : sizesOf(model),
     on: card.name,
+    card: cards.includes(card) ? null : cardNumbers(card).join(","),
   };
   for (const field of NUMBERS) told[FIELDS[field].address] = chosen[field];
   for (const bits of BITS) told[SAY.bits[bits].address] = chosen[bits];
@@ -165,7 +185,10 @@ export function caseFrom(
   const model = own
     ? told("sizes", first.model, (text) => modelOfSizes(named, text))
     : told("as", first.model, byName(models));
-  const chosen = { ...first, model, card: told("on", first.card, byName(cards)) };
+  const card = values.has(`${prefix}card`)
+    ? told("card", first.card, (text) => cardOf(text.split(",").map(Number)))
+    : told("on", first.card, byName(cards));
+  const chosen = { ...first, model, card };
   for (const field of NUMBERS) {
     const { address } = FIELDS[field];
     if (field === "tokens" && values.get(prefix + address) === "recorded" && first.tokens === null)

@@ -1,12 +1,22 @@
 // The panel of a step, and the controls of its case: StepTime is made of both, and so is the lab.
 import { Component, type ComponentChildren } from "preact";
 import VIEW from "../view.json" with { type: "json" };
-import { FIELDS, stopAt, stopsOf, typed, type Case, type Field, type Machines } from "./case.ts";
+import {
+  cardNumbers,
+  cardOf,
+  FIELDS,
+  stopAt,
+  stopsOf,
+  typed,
+  type Case,
+  type Field,
+  type Machines,
+} from "./case.ts";
 import { fillText, formatUnit } from "./format.ts";
 import { modelOf } from "./model_of.ts";
 import { Picker, QUIET, Sentence, Slider, Switch } from "./parts.tsx";
 import { answerOf, barsOf, factsOf, leftOut, roomOf, workOf } from "./step_time.ts";
-import type { Model, Term } from "./cost.ts";
+import type { Card, Model, Term } from "./cost.ts";
 import type { Facts, Pass, Piece } from "./step_time.ts";
 
 /** Takes what the reader changes of a case. */
@@ -99,6 +109,44 @@ function parsed(text: string) {
   }
 }
 
+/** A card by its numbers, which begin as those of the card that is chosen. */
+class OwnCard extends Component<{ card: Card; choose: Choose }, { texts: string[] | null }> {
+  state: { texts: string[] | null } = { texts: null };
+
+  type(texts: string[]) {
+    this.setState({ texts });
+    const card = cardOf(texts.map((text) => Number(text.replace(/,/g, "") || NaN)));
+    if (card) this.props.choose({ card });
+  }
+
+  render() {
+    const { names, say, least, most } = SAY.own;
+    const texts = this.state.texts ?? cardNumbers(this.props.card).map(String);
+    const wrong = texts.findIndex((text) => !cardOf(Array(3).fill(Number(text.replace(/,/g, "") || NaN))));
+    return (
+      <>
+        <p>{say}</p>
+        <div class="wid-fields">
+          {names.map((name, i) => (
+            <label class="wid-field">
+              <span>{name}</span>
+              <input
+                {...{ inputMode: "decimal", value: texts[i], autocomplete: "off", ...QUIET }}
+                aria-invalid={wrong === i ? "true" : undefined}
+                onInput={(e) => this.type(texts.with(i, e.currentTarget.value))}
+                onBlur={() => this.setState({ texts: null })}
+              />
+              {wrong === i && (
+                <em role="alert">{fillText(SAY.range, { name, got: texts[i], least, most })}</em>
+              )}
+            </label>
+          ))}
+        </div>
+      </>
+    );
+  }
+}
+
 /** One of a table, by its name. */
 function Choice({
   label,
@@ -153,7 +201,9 @@ function More({
           choose={(i) => choose({ overlap: i === 1 })}
         />
       </div>
+      <OwnCard card={chosen.card} choose={choose} />
       <Paste choose={choose} />
+      <p class="soft">{SAY.explained}</p>
     </details>
   );
 }
@@ -171,8 +221,9 @@ export class CaseControls extends Component<{
   names?: Partial<Record<Field, string>>;
   fold?: string;
 }> {
-  /** A model that the tables do not have: the reader may come back to it. */
+  /** A model and a card that the tables do not have: the reader may come back to them. */
   own: Model | null = null;
+  ownCard: Card | null = null;
 
   render() {
     const { chosen, machines, choose, recorded = false, more = MORE, open = false, names = {} } = this.props;
@@ -180,7 +231,9 @@ export class CaseControls extends Component<{
     const { model, card } = chosen;
     const { models, cards } = machines;
     if (!models.includes(model)) this.own = model;
+    if (!cards.includes(card)) this.ownCard = card;
     const all = this.own ? [...models, this.own] : models;
+    const allCards = this.ownCard ? [...cards, this.ownCard] : cards;
     const number = (field: Field) => (
       <NumberField
         {...{ field, name: names[field] ?? FIELDS[field].name, value: chosen[field] }}
@@ -192,7 +245,7 @@ export class CaseControls extends Component<{
       <>
         <div class="wid-fields">
           <Choice label={SAY.model} list={all} one={model} choose={(i) => choose({ model: all[i] })} />
-          <Choice label={SAY.card} list={cards} one={card} choose={(i) => choose({ card: cards[i] })} />
+          <Choice label={SAY.card} list={allCards} one={card} choose={(i) => choose({ card: allCards[i] })} />
           {number("tokens")}
           {number("users")}
         </div>
@@ -238,6 +291,7 @@ function Room({ facts }: { facts: Facts }) {
   const { memory } = facts;
   const all = Math.max(memory.has, memory.weights + memory.kv);
   const { holds, fits } = roomOf(facts);
+  const fitting = fitsIn(facts);
   return (
     <>
       <div class="wid-spans" aria-hidden="true">
@@ -247,13 +301,15 @@ function Room({ facts }: { facts: Facts }) {
           {piece({ term: "kv_cache", from: memory.weights / all, share: memory.kv / all })}
         </span>
       </div>
-      <p>{`${holds}. ${fits}`}</p>
+      <p>{fitting ? `${holds}. ${fits}` : `${holds}.`}</p>
     </>
   );
 }
 
+const fitsIn = ({ fit, chosen }: Facts) => fit >= chosen.users;
+
 /** What a pass takes in a case: the answer, by term, whether it fits, what is left out; the answer is spoken when it
- * changes. `children` stand under the answer; `room`: what memory holds, too. */
+ * changes. `children` stand under the answer; `room`: what memory holds, too, and no time for what does not fit. */
 export function StepPanel({
   chosen,
   pass,
@@ -266,11 +322,13 @@ export function StepPanel({
   children?: ComponentChildren;
 }) {
   const facts = factsOf(chosen, pass);
+  const timed = !room || fitsIn(facts);
   return (
     <div class="wid-panel" data-bound={facts.bound} data-longest={facts.longest}>
-      <Sentence parts={answerOf(facts)} longest={[]} />
+      <Sentence parts={timed ? answerOf(facts) : [roomOf(facts).fits]} longest={[]} />
       {children}
-      <Bars facts={facts} />
+      {timed && <Bars facts={facts} />}
+      {timed && <p>{SAY.meaning[facts.bound as keyof typeof SAY.meaning]}</p>}
       {room && <Room facts={facts} />}
       <p class="soft">{[workOf(facts), ...leftOut(facts)].join(" ")}</p>
     </div>

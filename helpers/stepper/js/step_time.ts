@@ -40,14 +40,18 @@ export function factsOf(chosen: Case, pass: Pass) {
 /** What stands out in a sentence. */
 const strong = (text: string) => ({ token: text });
 
+const cardName = ({ card, cards }: Case) =>
+  cards > 1 ? fillText(SAY["several cards"], { cards, card: card.name }) : card.name;
+
 /** How long it takes, how many tokens a second, what bounds it. */
 export function answerOf({ chosen, pass, step, bound, longest, least }: Facts): Parts {
-  const { users } = chosen;
+  const { model, users } = chosen;
+  const on = { model: model.name, card: cardName(chosen) };
   const kind = pass.drafts ? "verification" : pass.tokens > 1 ? "pass" : "decode";
   const one = pass.tokens / step.total;
   const rate = kind === "pass" ? "processed" : users > 1 ? "all" : "one";
   return [
-    ...fill(SAY.step[kind], { least, tokens: pass.tokens, time: strong(formatUnit(step.total, "s")) }),
+    ...fill(SAY.step[kind], { ...on, least, tokens: pass.tokens, time: strong(formatUnit(step.total, "s")) }),
     " ",
     ...fill(rate === "processed" ? SAY.processed : SAY.rates[rate], {
       drafts: pass.drafts ? SAY.rates.drafts : "",
@@ -86,9 +90,8 @@ export function barsOf(step: StepSeconds): Record<"step" | "memory" | "compute",
 
 /** What the memory holds, and whether so many users fit. */
 export function roomOf({ chosen, memory, fit, kept }: Facts) {
-  const { model, users, cards } = chosen;
-  const card =
-    cards > 1 ? fillText(SAY["several cards"], { cards, card: chosen.card.name }) : chosen.card.name;
+  const { model, users } = chosen;
+  const card = cardName(chosen);
   const kind =
     fit > 0 ? (fit < users ? "too many" : "fit") : memory.weights > memory.has ? "none" : "no room";
   const [weights, kv, has] = [memory.weights, memory.kv, memory.has].map(formatGib);
