@@ -84,17 +84,6 @@ def test_the_replies_at_the_beginning_are_those_of_the_caches() -> None:
         assert any(reply.startswith(begin) for reply in written), begin
 
 
-def test_the_fold_shows_the_attention_layer() -> None:
-    [fence] = re.findall(r"```python\n(.*?)```", "".join(CELLS["c05-run-text"]["source"]), re.DOTALL)
-    names: dict[str, Any] = {"torch": torch}
-    exec(fence, names)
-    page = names_of_page()
-    h, matrices = torch.randn(5, 128), page["model"].layers[0].self_attn
-    with torch.inference_mode():
-        one, other = (f(matrices, 0, h, page["KVCache"]()) for f in (names["attend"], page["attend"]))
-    assert torch.equal(one, other)
-
-
 @torch.inference_mode()
 def test_a_piece_of_several_tokens_shows_what_single_ones_hide() -> None:
     page = names_of_page()

@@ -85,9 +85,6 @@ def served(n: int) -> list[Request]:
 PICTURES: dict[str, Callable[[], plots.Picture]] = {
     **{
         "shared heads": n06.grouped_query_attention,
-        "who adds": lambda: n06.who_adds_how_much(
-            {name: {"MLP 1": 3.0 * n, "MLP 4": 9.0 - n, "x": 1.0} for n, name in enumerate("ABC")}, "B"
-        ),
         "clock hands": lambda: n06.rope_clock_hands((1.0, 0.1, 0.01)),
     },
     **{

@@ -35,7 +35,10 @@ TAUGHT = {
 MODEL = ("model.attention", "model.transformer", "model.train", "model.contributions")
 ROOMS = {
     "0": ("toy", "sampling"),
-    **dict.fromkeys(["06", "07", "08", "09", "1", "A"], MODEL),
+    **dict.fromkeys(["08", "09", "1", "A"], MODEL),
+    "05": ("chapters.n05_attend",),
+    "06": (*MODEL, "chapters.n06"),
+    "07": (*MODEL, "chapters.n07"),
     "A2": ("museum.engine",),
     "12": ("cost.step",),
     "14": (*MODEL, "model.cache.quantized"),

@@ -15,7 +15,7 @@ def rotate(x: Tensor, positions: Tensor) -> Tensor:
     return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
 
 
-def attend(matrices: Any, layer: int, h: Tensor, cache: Any) -> Tensor:
+def attend(matrices: Any, layer: int, h: Tensor, cache: Any) -> Any:
     """Return what the attention layer adds for its T new tokens h, (T, 128)."""
     T = len(h)
     q = matrices.q_proj(h).view(T, 4, 32).transpose(0, 1)  # (4, T, 32)
@@ -26,5 +26,4 @@ def attend(matrices: Any, layer: int, h: Tensor, cache: Any) -> Tensor:
     scores = rotate(q, positions) @ K.repeat_interleave(2, dim=0).transpose(1, 2) / 32**0.5
     weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
     contexts = weights @ V.repeat_interleave(2, dim=0)  # each key and value serves two heads
-    result: Tensor = matrices.o_proj(contexts.transpose(0, 1).reshape(T, 128))
-    return result
+    return matrices.o_proj(contexts.transpose(0, 1).reshape(T, 128))

@@ -1,10 +1,13 @@
-"""The prediction and the figures of notebook 06, learned heads."""
+"""The prediction, the switches and the figures of notebook 06, learned heads."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
+
+from torch import Tensor, nn
 
 from helpers import corpus
 from helpers.check.guess import Guess
@@ -24,49 +27,37 @@ def check_top_50_names_guess(guess: Any, best_words: Sequence[str]) -> Guess:
     return Guess(guess, names, "Every name comes before every other word.")
 
 
-def who_adds_how_much(contributions: Mapping[str, Mapping[str, float]], marked: str) -> Picture:
-    """Draw one column for each diary, of what MLP 1, MLP 4 and the other parts add to the logit of its name.
+@contextmanager
+def changed(module: nn.Module, change: Callable[[Tensor], Any]) -> Iterator[None]:
+    """Inside a with block, change what a module returns before the model goes on with it."""
 
-    Args:
-        contributions: maps the name in each diary to what each part adds to the logit of this name.
-        marked: a name whose column is labelled, as is the column with the least of MLP 1.
-    """
-    fills = {"MLP 1": "ink", "MLP 4": "soft", "the other parts": "line"}
-    columns = {
-        name: (adds["MLP 1"], adds["MLP 4"], sum(adds.values()) - adds["MLP 1"] - adds["MLP 4"])
-        for name, adds in sorted(contributions.items(), key=lambda item: item[1]["MLP 1"])
-    }
-    labelled = dict.fromkeys([next(iter(columns)), marked])
+    def hook(module: nn.Module, inputs: Any, out: Tensor) -> Tensor:
+        out = out.clone()
+        change(out)
+        return out
 
-    def draw(sheet: Sheet) -> None:
-        sheet.note(18, 20, "what the parts add to the logit of the name, in each diary")
-        left, right, zero, unit = 52.0, sheet.width - 12, 262.0, 14.0  # px; px for a logit of 1
-        for x, (part, fill) in zip((left + 7, 144, 229), fills.items(), strict=True):
-            sheet.square(x, 42, 12, fill)
-            sheet.note(x + 13, 42, part, colour="ink")
-        for logit in (0, 5, 10):
-            sheet.line((left - 6, zero - unit * logit), (right, zero - unit * logit), colour="line")
-            sheet.note(left - 12, zero - unit * logit, str(logit), at="right")
-        pitch = (right - left) / len(columns)
-        for n, (name, values) in enumerate(columns.items()):
-            x, top = left + pitch * n, zero
-            for value, fill in zip(values, fills.values(), strict=True):
-                height = unit * max(0.0, value)
-                sheet.box(x + 1, top - height, pitch - 2, height, fill=fill, radius=0)
-                top -= height
-            if name in labelled:
-                sheet.note(x + pitch / 2, zero + 16, name, at="center", colour="generated", bold=True)
+    handle = module.register_forward_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
 
-    values = "; ".join(
-        f"{name}: MLP 1 {columns[name][0]:.1f}, MLP 4 {columns[name][1]:.1f}, sum {sum(columns[name]):.1f}"
-        for name in labelled
-    )
-    lowest, *_, highest = sorted(map(sum, columns.values()))
-    return Picture(
-        draw,
-        f"One column for each of {len(columns)} diaries, sorted by MLP 1: what the parts add to the logit of "
-        f"its name. {values}. Together, all columns are between {lowest:.1f} and {highest:.1f}.",
-    )
+
+def silence(at_by: Tensor, mean: bool) -> None:
+    """Change what a part returns for the last token of each text to 0, or to the mean over the texts."""
+    at_by[:] = at_by.mean(dim=0) if mean else 0
+
+
+def head_off(model: Any, layer: int, head: int, mean: bool = False) -> AbstractContextManager[None]:
+    """Switch a head off, counted from 1, for the last token of each text."""
+    core = model.layers[layer - 1].self_attn.core
+    return changed(core, lambda contexts: silence(contexts[:, head - 1, -1], mean))
+
+
+def mlp_off(model: Any, layer: int, mean: bool = False) -> AbstractContextManager[None]:
+    """Switch an MLP off, counted from 1, for the last token of each text."""
+    mlp = model.layers[layer - 1].mlp
+    return changed(mlp, lambda lists: silence(lists[:, -1], mean))
 
 
 def grouped_query_attention() -> Picture:
