@@ -92,9 +92,3 @@ def check_warm_texts_guess(guess: Any) -> Guess:
     """
     why = "A whole text counts. delicious after nice is so rare that nice delicious hardly ever comes."
     return Guess(guess, "more", why, options=["more", "fewer", "as many"])
-
-
-def check_speedup_guess(guess: Any) -> Guess:
-    """Compare a guess of how many times as fast 7 passes are as 49: "less" than 7, "exactly" 7 or "more"."""
-    why = "7 times fewer passes, but each processes several tokens and takes longer."
-    return Guess(guess, "less", why, options=["less", "exactly", "more"])
