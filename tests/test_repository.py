@@ -141,7 +141,7 @@ def pins(path: Path) -> dict[str, str]:
     """Return the versions of a requirements file, each of them exact."""
     found = {}
     for line in path.read_text(encoding="utf-8").splitlines():
-        if line and not line.startswith(("#", "-e .")):
+        if line and not line.startswith(("#", "-")):
             name, version = re.fullmatch(r"([\w.-]+)==([\w.]+)", line).groups()  # type: ignore[union-attr]
             found[name] = version
     return found

@@ -60,7 +60,7 @@ async function bundle() {
 async function search() {
   const licence = read("node_modules/minisearch/LICENSE.txt").trim();
   const banner = { js: `/*! Made by npm run build out of search.ts and of MiniSearch:\n\n${licence}\n*/` };
-  return script("tools/search.ts", { banner });
+  return script("tools/book/search.ts", { banner });
 }
 
 /** Types of a trace. Where the schema has rules that the tool does not know, it is told the same in ways it knows. */
@@ -77,7 +77,7 @@ async function types() {
 const made = {
   "helpers/stepper/bundle.js": await bundle(),
   "helpers/stepper/js/schema.d.ts": await types(),
-  "tools/search_bundle.js": await search(),
+  "tools/book/static/search.js": await search(),
 };
 for (const [path, text] of Object.entries(made))
   if (!process.argv.includes("--check")) writeFileSync(ROOT + path, text);

@@ -22,8 +22,9 @@ from playwright.sync_api import Page
 from helpers.recording.diary import load_diary
 from helpers.stepper import Live
 from helpers.stepper.format import VIEW
-from helpers.stepper.page import file_script
+from helpers.stepper.page import build_page, file_script
 from tools.film_page import CAPTIONS, FILMS, FOLDER, POSTER, caption_seconds
+from tools.handout import TABLE_STYLE
 from tools.launch import argument_parser
 from tools.pictures import COMPUTED, open_file_page, running_chromium
 from tools.site import main_page
@@ -122,7 +123,9 @@ def main() -> None:
         sys.exit("no ffmpeg here: `apt install ffmpeg`")
     with tempfile.TemporaryDirectory() as name, running_chromium() as browser:
         folder = Path(name)
-        for file, text in (file_script(Live.file), ("index.html", main_page(load_diary()))):
+        title, sections, _ = main_page(load_diary())
+        shown = build_page(title, sections, separate_files=True, style=TABLE_STYLE)
+        for file, text in (file_script(Live.file), ("index.html", shown)):
             (folder / file).write_text(text, encoding="utf-8")
         page = open_file_page(browser, folder / "index.html", WIDTH, HEIGHT, SCALE)
         page.locator(".wid-what_if").wait_for(state="attached")

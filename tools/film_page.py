@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 from html import escape
 
-from helpers.stepper.page import Link, Section, build_page
+from helpers.stepper.page import Section
+from tools.book.build import BookPage
 from tools.launch import ROOT
 
 FOLDER = ROOT / ".github" / "film"
@@ -40,8 +41,8 @@ DESCRIPTION = (
 )
 
 
-def film_page() -> str:
-    """Return the HTML page with the film and a transcript of its captions."""
+def film_page() -> BookPage:
+    """Return the page with the film and a transcript of its captions."""
     poster = base64.b64encode(POSTER.read_bytes()).decode()
     sources = "".join(f'<source src="{file.name}" type="video/{file.suffix[1:]}">' for file in FILMS)
     lines = "".join(f"<li>{escape(caption, quote=False)}</li>" for caption in CAPTIONS)
@@ -50,7 +51,4 @@ def film_page() -> str:
         f'poster="data:image/png;base64,{poster}">{sources}</video>'
         f"<details><summary>What it says</summary><ol>{lines}</ol></details>"
     )
-    links = [Link("Watch it decode", "index.html", "Let it write, take the steps, change a word.")]
-    style = "video { width: 100%; height: auto; } summary { margin: 12px 0; cursor: pointer; }"
-    page = build_page("The film", [Section(DESCRIPTION, body=body, links=links)], DESCRIPTION, style=style)
-    return page.replace("img-src data:", "img-src data:; media-src 'self' file:", 1)
+    return BookPage("The film", [Section(DESCRIPTION, body=body)], DESCRIPTION)

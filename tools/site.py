@@ -1,12 +1,11 @@
-"""Build the published site: the main page, the gallery, the notebooks, pages for teachers, and worksheets.
+"""Build the published site: a book of the notebooks and of pages with views, and what is printed for a class.
 
-    python -m tools site                # build/: all pages except the notebooks and the search page
-    python -m tools site --notebooks    # also build/notebooks/ and the search page; takes some minutes,
-                                        # because the notebooks are run for their interactive views
+    python -m tools site                # build/: all of it, in about half a minute
     python -m tools site --model        # also a published model (98 MB), for a button on the main page
+    python -m tools site --print        # only worksheets, card and slides, without Sphinx
 
-The pages can be opened from disk, with no network and no kernel. Without `--notebooks`, links to notebooks
-lead to the published site.
+The pages can be opened from disk, under any path, with no network and no kernel. Notebooks are shown as they
+are stored: nothing is run.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Mapping
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import nbformat
@@ -22,16 +22,18 @@ import nbformat
 from helpers.recording.diary import load_diary
 from helpers.recording.toy import record_toy
 from helpers.stepper import Live, Pool, Stepper, StepTime, WhatIf
-from helpers.stepper.page import Link, Section, build_page, file_script
+from helpers.stepper.page import Link, Section, file_script
 from helpers.stepper.view import View
 from helpers.trace import EngineTrace, Trace
 from tools import launch
-from tools.film_page import FILM_SECONDS, FILMS, film_page
-from tools.handout import TABLE_STYLE, comparison_card_page, comparison_table_html
+from tools.book.build import BookPage, build_book, page_markdown, toctree
+from tools.book.search import SEARCH_PAGE, write_search_index
+from tools.film_page import FILMS, film_page
+from tools.handout import comparison_card_page, comparison_table_html
 from tools.launch import DATA, ROOT
 from tools.sheets import sheet_pages
 from tools.sizes import WAYS
-from tools.teaching import DARK_FIGURE_STYLE, slides_page, teaching_page
+from tools.teaching import slides_page, teaching_page
 from tools.worksheet import worksheet_page
 
 TITLE = "Watch it decode"
@@ -50,8 +52,12 @@ QUESTION_ROW = re.compile(
     r"\[\w+\]\((?P<path>\w+)\.ipynb(?P<cell>[^)]*)\) \|$",
     re.MULTILINE,
 )
-HOME = Link(TITLE, "index.html", "Let it write, take the steps, change a word.")
-SEARCH = Link("Search", "search.html", "Notebooks to the cell, words, and questions that people ask.")
+PARTS = ("Understand it", "Build it", "Size and pay for it", "Find what is wrong")  # of the book's menu
+OTHERS = ("gallery", "film", "For teachers <teaching>")
+HIDDEN = {  # pages that are in no menu
+    "search": SEARCH_PAGE,
+    "404": BookPage("No such page", [Section("The menu and the search lead to all pages.")], "Not found."),
+}
 STEP = (
     "The models above are small, and your browser runs them. Here one equation says how long a decode step "
     "has to take with a model that many people use, on a card that many rent: it reads the weights and each "
@@ -61,7 +67,6 @@ STEP = (
 )
 SEVENTY = "case-as=Llama-3.1-70B&case-users=32&case-cards=4&case-collective=15"
 CATCHING = "How many users fit on my card?"
-PAGE = re.compile(r'(?<=<a )href="([\w/-]+\.html)')
 WAY = re.compile(r"\*\*(?P<way>[^*\n]+)\*\*, (?P<time>\d+ (?:minutes|hours)[^:\n]*):")
 
 
@@ -82,6 +87,11 @@ def notebook_links() -> list[Link]:
     ]
 
 
+def links_of_way(way: str) -> list[Link]:
+    """Return one link per notebook of a way through, in the order of the way."""
+    return [link for link in notebook_links() if Path(link.address).name.startswith(WAYS[way])]
+
+
 def question_links() -> list[Link]:
     """Return one link per question in questions.ipynb. It leads to the cell that shows the answer.
 
@@ -100,20 +110,15 @@ def link_to_questions() -> Link:
     return Link("By your question", "notebooks/questions.html", text)
 
 
-def learning_paths_page() -> str:
+def learning_paths_page() -> BookPage:
     """Return the page with the ways through."""
     time = dict(WAY.findall(readme_text()))
-
-    def listed(way: str) -> list[Link]:
-        return [link for link in notebook_links() if Path(link.address).name.startswith(WAYS[way])]
-
     parts = [
-        Section(links=[SEARCH]),
         Section(
             f"An afternoon, {time['The short way']}: why there is a pause, why words drip, and what is kept.",
             heading="The short way",
             name="short",
-            links=listed("The short way"),
+            links=links_of_way("The short way"),
         ),
         Section(
             f"In the order of the numbers, {time['The whole way']}. Each notebook runs by itself.",
@@ -122,21 +127,21 @@ def learning_paths_page() -> str:
             links=notebook_links(),
         ),
         *(
-            Section(f"{time[way]}.", heading=way, name=way.split()[0].lower(), links=listed(way))
-            for way in ("Understand it", "Build it", "Size and pay for it", "Find what is wrong")
+            Section(f"{time[way]}.", heading=way, name=way.split()[0].lower(), links=links_of_way(way))
+            for way in PARTS
         ),
         Section(
             "What people ask, each with its answer in a sentence, and the cell that shows it.",
             heading="By your question",
             name="question",
-            links=[link_to_questions(), HOME],
+            links=[link_to_questions()],
         ),
     ]
-    return build_page("Ways through", parts, QUESTION)
+    return BookPage("Ways through", parts, QUESTION)
 
 
-def main_page(diary: Trace, published: Path | None = None) -> str:
-    """Return the HTML of the main page.
+def main_page(diary: Trace, published: Path | None = None) -> BookPage:
+    """Return the main page.
 
     It has four interactive views (live, stepper, what-if and step time), a comparison table of prefill and
     decode, and links to the other pages.
@@ -223,34 +228,19 @@ def main_page(diary: Trace, published: Path | None = None) -> str:
             Link("70 billion numbers on 4 cards", f"#{SEVENTY}&at=view4"),
         ),
     )
-    time = dict(WAY.findall(readme_text()))
-    short, whole = time["The short way"], time["The whole way"]
-    more = (
-        Link("The short way", "ways.html", f"{short}: an afternoon, and the question is answered."),
-        Link("The whole way", "ways.html#whole", f"{whole}, from four heads to several machines."),
-        link_to_questions(),
-        SEARCH,
-        Link("Film", "film.html", f"{FILM_SECONDS:.0f} seconds without a voice."),
-        Link("Words", "notebooks/words.html", "What each word means, and the cell that shows it."),
-        Link("Gallery", "gallery.html", "A toy, a diary, a published model and an engine, to step through."),
-        Link("Worksheet", "worksheet.html", "The walk by hand, to print."),
-        Link("For teachers", "teaching.html", "Three lessons, two more worksheets, slides."),
-        Link("Prefill against decode", "card.html", "Both on one card, to print."),
-        Link(
-            "Code", f"{launch.GITHUB}{launch.repository_name()}", "Run the notebooks yourself, in a minute."
-        ),
-    )
     books = Section(
         "Notebooks go from four heads on paper to a PyTorch decoder that you train, cache and step through, "
         "and on to what a word costs and what people do about it.",
         heading="Work it out yourself",
         name="books",
-        links=more,
+        links=[
+            Link("Ways through", "ways.html", "An afternoon, all of it, or what you have to do."),
+            link_to_questions(),
+            Link("Worksheet", "worksheet.html", "The walk by hand, to print."),
+            Link("Prefill against decode", "card.html", "Both on one card, to print."),
+        ],
     )
-    owner, site = launch.repository_name().split("/")
-    picture = f"https://{owner}.github.io/{site}/{PREVIEW.name}"
-    sections = [live, stepper, table, what_if, step, books]
-    return build_page(TITLE, sections, QUESTION, picture, separate_files=True, style=TABLE_STYLE)
+    return BookPage(TITLE, [live, stepper, table, what_if, step, books], QUESTION)
 
 
 def round_trace(trace: Trace) -> Trace:
@@ -293,10 +283,10 @@ def record_six_diaries() -> EngineTrace:
     return recorder.trace
 
 
-def gallery_pages(diary: Trace) -> dict[str, str]:
-    """Return the gallery's pages, as {file name: HTML}.
+def gallery_pages(diary: Trace) -> dict[str, BookPage]:
+    """Return the gallery's pages, by name.
 
-    There is one page for each view. gallery.html links to these pages and to museum.html.
+    There is one page for each view. The page "gallery" links to these pages and to "museum".
     """
     published = Trace.load(DATA / "smollm2.json")
     shown: dict[str, tuple[str, View, str]] = {
@@ -332,18 +322,18 @@ def gallery_pages(diary: Trace) -> dict[str, str]:
             "A model, a card, users of your choice, and one equation.",
         ),
     }
-    back, pages = Section(links=[Link("Gallery", "gallery.html")]), {}
+    pages = {}
     for name, (title, view, output) in shown.items():
         before = STEP[1:] if name == "step" else output
-        pages[f"{name}.html"] = build_page(title, [Section(before, view), back], output)
+        pages[name] = BookPage(title, [Section(before, view)], output)
     links = [Link(title, f"{name}.html", output) for name, (title, _, output) in shown.items()]
     links.append(Link("Fingerprints", "museum.html", "Bugs of real projects: where two runs part."))
     text = f"{len(links)} pages: recorded runs, and one equation."
-    return {**pages, "gallery.html": build_page("Gallery", [Section(text, links=[*links, HOME])])}
+    return {"gallery": BookPage("Gallery", [Section(text, links=links)], text), **pages}
 
 
-def fingerprints_page() -> str:
-    """Return the HTML page on the museum of bugs: a poster of all rooms, and links to the bug reports.
+def fingerprints_page() -> BookPage:
+    """Return the page on the museum of bugs: a poster of all rooms, and links to the bug reports.
 
     For each report, the poster compares a run of the code as it was shipped with a run of the repaired code.
     """
@@ -361,74 +351,81 @@ def fingerprints_page() -> str:
         "the two are. The ring marks the first difference."
     )
     book_link = Link("22 The museum of bugs", "notebooks/22_museum.html", "Find the causes yourself.")
-    shown = f'<div class="jp-OutputArea-child">{poster}</div>'  # as a notebook's page shows it
-    sections = [Section(message, body=shown), Section(links=threads, heading="Reported in", name="threads")]
-    sections.append(Section(links=[book_link, Link("Gallery", "gallery.html")]))
-    dark = f"@media (prefers-color-scheme: dark) {{ {DARK_FIGURE_STYLE} }}"
-    return build_page("Fingerprints", sections, message, style=dark)
+    sections = [Section(message, body=poster), Section(links=threads, heading="Reported in")]
+    sections.append(Section(links=[book_link]))
+    return BookPage("Fingerprints", sections, message)
 
 
-def pages_without_notebooks(published: Path | None = None) -> dict[str, str]:
-    """Return all pages except the notebooks and the search page, as {file name: HTML}.
+def book_menu() -> str:
+    """Return the book's menu as Markdown: four ways through, other notebooks, and what is looked up."""
+    names = {
+        Path(link.address).stem: f"{link.text} <{link.address.removesuffix('.html')}>"
+        for link in notebook_links()
+    }
+    parts = {way: [name for name in names if name.startswith(WAYS[way])] for way in PARTS}
+    looked_up = ["questions", "words"]
+    taken = {*sum(parts.values(), looked_up)}
+    parts["And further"] = [name for name in names if name not in taken]
+    trees = [toctree([names[name] for name in found], part) for part, found in parts.items()]
+    more = [names[name] for name in looked_up]
+    return "\n".join([toctree(["ways"]), *trees, toctree([*more, *OTHERS], "To look up")])
+
+
+def book_pages(published: Path | None = None) -> dict[str, str]:
+    """Return the Markdown of the book's pages that are not notebooks, by name.
 
     Args:
         published: the GGUF file for the main page; see `main_page`.
     """
     diary = load_diary()
-    pages = {
-        "index.html": main_page(diary, published),
-        "ways.html": learning_paths_page(),
-        **gallery_pages(diary),
-    }
-    pages |= {
-        "worksheet.html": worksheet_page(),
-        "worksheet-answers.html": worksheet_page(True),
-        "card.html": comparison_card_page(),
-    }
-    pages |= {"museum.html": fingerprints_page(), "film.html": film_page()}
-    return pages | {"teaching.html": teaching_page(), "slides.html": slides_page(), **sheet_pages()}
+    front = page_markdown(main_page(diary, published), {"og:image": launch.site_url() + PREVIEW.name})
+    gallery = gallery_pages(diary) | {"museum": fingerprints_page()}
+    pages = {"ways": learning_paths_page(), "film": film_page(), **gallery}
+    made = {name: page_markdown(page) for name, page in pages.items()}
+    made["gallery"] += toctree(name for name in gallery if name != "gallery")
+    hidden = {name: page_markdown(page, {"orphan": "true"}) for name, page in HIDDEN.items()}
+    return {"index": f"{front}\n{book_menu()}", **made, **hidden, "teaching": teaching_page()}
 
 
-def link_missing_pages_to_site(pages: Mapping[str, str]) -> dict[str, str]:
-    """Redirect links to pages that are not in `pages` to the published site. Return the changed pages.
+def pages_to_print() -> dict[str, str]:
+    """Return the worksheets, the card and the slides, as {file name: HTML}. They are no pages of the book."""
+    pages = {"worksheet.html": worksheet_page(), "worksheet-answers.html": worksheet_page(True)}
+    return pages | {"card.html": comparison_card_page(), "slides.html": slides_page(), **sheet_pages()}
+
+
+def build_site(folder: Path, published: Path | None = None) -> None:
+    """Build the whole site.
 
     Args:
-        pages: the HTML of each page, by file name.
+        folder: the site's folder.
+        published: the GGUF file for the main page; see `main_page`.
     """
-
-    def there(link: re.Match[str]) -> str:
-        return link[0] if link[1] in pages else f'href="{launch.site_url()}{link[1]}'
-
-    return {name: PAGE.sub(there, text) for name, text in pages.items()}
+    pages, notebooks = book_pages(published), sorted((ROOT / "notebooks").glob("*.ipynb"))
+    build_book(pages, notebooks, folder)
+    write_search_index(folder, question_links(), ROOT / "notebooks")
+    for name, text in (*pages_to_print().items(), file_script(Live.file)):
+        (folder / name).write_text(text, encoding="utf-8")
+    for file in filter(None, (PREVIEW, *FILMS, published)):
+        shutil.copy(file, folder)
 
 
 def main() -> None:
-    """Build the site in build/, and print the path and the size in kB of each file with text."""
+    """Build the site in build/, and print the path and the size in kB of each page."""
     parser = launch.argument_parser(__doc__)
-    parser.add_argument("--notebooks", action="store_true", help="the notebooks too")
+    parser.add_argument("--print", action="store_true", help="only the worksheets, the card and the slides")
     parser.add_argument("--model", action="store_true", help="a published model beside the page")
-    wanted, published = parser.parse_args(), None
-    if wanted.model:
-        from helpers.model.published import find_gguf  # with PyTorch: takes a second
-
-        published = find_gguf()
-    pages = pages_without_notebooks(published)
-    (ROOT / "build" / "notebooks").mkdir(parents=True, exist_ok=True)
-    if wanted.notebooks:
-        from tools.render import render_notebook
-        from tools.search import search_page  # takes a second to import, and so does:
-
-        for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
-            pages[f"notebooks/{path.stem}.html"] = render_notebook(path)
-        pages["search.html"] = search_page(pages, question_links(), ROOT / "notebooks")
+    wanted, published, folder = parser.parse_args(), None, ROOT / "build"
+    if wanted.print:
+        folder.mkdir(exist_ok=True)
+        for name, text in pages_to_print().items():
+            (folder / name).write_text(text, encoding="utf-8")
+    elif not find_spec("sphinx"):
+        sys.exit("the site needs Sphinx: `python -m pip install -r tools/requirements.txt`, or use --print")
     else:
-        pages = link_missing_pages_to_site(pages)
-    for file in filter(None, (PREVIEW, *FILMS, published)):
-        shutil.copy(file, ROOT / "build")
-    name, text = file_script(Live.file)
-    pages[name] = text
-    if wanted.notebooks:
-        pages[f"notebooks/{name}"] = text
-    for name, text in pages.items():
-        (ROOT / "build" / name).write_text(text, encoding="utf-8")
-        print(ROOT / "build" / name, f"{len(text.encode()) / 1000:,.0f} kB")
+        if wanted.model:
+            from helpers.model.published import find_gguf  # with PyTorch: takes a second
+
+            published = find_gguf()
+        build_site(folder, published)
+    for path in sorted(folder.rglob("*.html")):
+        print(path, f"{path.stat().st_size / 1000:,.0f} kB")

@@ -10,7 +10,6 @@ import re
 from html import escape
 
 import nbformat
-from nbconvert.filters import markdown2html
 from nbformat import NotebookNode
 
 from helpers.drawing.svg import PALETTE
@@ -23,21 +22,6 @@ SLIDE = re.compile(rf"^\| {LINK.pattern} \| (?P<sentence>.+) \|$", re.MULTILINE)
 THEME_VARIABLES = [
     "".join(f"--wid-{name.replace(' ', '-')}:{both[n]};" for name, both in PALETTE.items()) for n in (0, 1)
 ]
-DARK_FIGURE_STYLE = f"body .wid-figure {{ {THEME_VARIABLES[1]} }}"  # in the dark theme
-STYLE = """
-body > :is(p, ul, ol, pre, h2, table) { margin: 12px 0; }
-body > h2 { margin-top: 56px; font-size: 26px; }
-body > :is(p, ul, ol) { max-width: 44em; }
-table { width: 100%; border-collapse: collapse; font-size: 15px; }
-:is(th, td) { padding: 6px 14px 6px 0; border-bottom: 1px solid var(--line); text-align: left;
-  vertical-align: top; }
-td:last-child { min-width: 15em; }
-pre { padding: 10px 12px; border: 1px solid var(--line); border-radius: 6px; white-space: pre-wrap; }
-pre, code { font-size: 14px; }
-@media (max-width: 600px) { table { display: block; overflow-x: auto; } }
-li { margin: 4px 0; }
-.anchor-link { display: none; }
-"""
 SLIDES_STYLE = """
 html { scroll-snap-type: y mandatory; }
 body { max-width: none; margin: 0; padding: 0; }
@@ -128,12 +112,5 @@ def slides_page() -> str:
 
 
 def teaching_page() -> str:
-    """Return the HTML page for teachers.
-
-    Its links to the site's pages are relative, and links to notebooks lead to the notebooks' pages.
-    """
-    body = markdown2html(teaching_text().replace(launch.site_url(), ""))
-    body = re.sub(r'href="(notebooks/\w+)\.ipynb', r'href="\1.html', body).replace(
-        'href=""', 'href="index.html"'
-    )
-    return assemble_page("For teachers", body, {}, "Three lessons, sheets to print, slides.", STYLE)
+    """Return the Markdown of the page for teachers, whose links to the site's pages are relative."""
+    return teaching_text().replace(launch.site_url(), "").replace("]()", "](index.html)")

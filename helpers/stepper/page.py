@@ -99,19 +99,30 @@ def _links(links: Iterable[Link]) -> list[str]:
     return [f'<a href="{escape(link.address)}">{escape(link.text)}</a>' for link in links]
 
 
-def _section(section: Section, n: int) -> str:
-    heading = f"<h2>{escape(section.heading)}</h2>\n" if section.heading else ""
+def section_content(section: Section, n: int) -> str:
+    """Return the HTML of a section without its heading. Its view, if any, is in the element `view{n}`."""
     before, after = _paragraphs(section.before), _paragraphs(section.after)
     notes = [f"<span>{escape(link.note)}</span>" for link in section.links]
     lines = [f"<li>{link} {note}</li>" for link, note in zip(_links(section.links), notes, strict=True)]
     links = f"<ul>{''.join(lines)}</ul>\n" if lines else ""
     jumps = " ".join(_links(section.moments))
     moments = f'<p class="moments">{jumps}</p>\n' if jumps else ""
-    name = f' id="{escape(section.name)}"' if section.name else ""
     view = section.view
     still = view and (view.still.html() if view.still else f"<p>{escape(repr(view))}</p>")
     shown = f'<div class="view" id="view{n}"></div>\n<noscript>{still}</noscript>' if view else ""
-    return f"<section{name}>\n{heading}{before}\n{section.body}{shown}\n{moments}{after}\n{links}</section>"
+    return f"{before}\n{section.body}{shown}\n{moments}{after}\n{links}"
+
+
+def _section(section: Section, n: int) -> str:
+    heading = f"<h2>{escape(section.heading)}</h2>\n" if section.heading else ""
+    name = f' id="{escape(section.name)}"' if section.name else ""
+    return f"<section{name}>\n{heading}{section_content(section, n)}</section>"
+
+
+def section_views(sections: Iterable[Section]) -> dict[str, ViewData]:
+    """Return what the front end needs to show the views of sections, by the ids of their elements."""
+    views = {f"view{n}": section.view for n, section in enumerate(sections) if section.view}
+    return {name: ViewData(view.data, front_end_options(view)) for name, view in views.items()}
 
 
 def build_page(
@@ -140,16 +151,15 @@ def build_page(
         f'<a class="skip" href="#at={section.name}">{escape(section.heading)}</a>\n' for section in named
     )
     head = f"{skips}<h1>{escape(title)}</h1>"
-    views = {f"view{n}": section.view for n, section in enumerate(sections) if section.view}
+    views = section_views(sections)
     body = "\n".join(_section(section, n) for n, section in enumerate(sections))
     styles: dict[str, str] = {}  # tables repeat them in every cell, for notebooks; a page needs them once
     body = re.sub(
         r' style="([^"]*)"', lambda s: f' class="{styles.setdefault(s[1], f"s{len(styles)}")}"', body
     )
-    live = {name: ViewData(v.data, front_end_options(v)) for name, v in views.items()}
-    files = [] if separate_files else [view.file for view in views.values() if view.file]
+    files = [] if separate_files else [s.view.file for s in sections if s.view and s.view.file]
     style += "".join(f".{name} {{ {said} }}\n" for said, name in styles.items())
-    return assemble_page(title, f"{head}\n{body}", live, summary, style, picture, files)
+    return assemble_page(title, f"{head}\n{body}", views, summary, style, picture, files)
 
 
 def front_end_options(view: ViewLike) -> dict[str, Any]:
@@ -178,6 +188,33 @@ def file_script(file: Path) -> FileScript:
     return FileScript(f"{_file_name(file)}.js", f'watchItDecodeFile("{_base64(file)}");\n')
 
 
+def view_scripts(views: Mapping[str, ViewData]) -> str:
+    """Return script elements with the data and options of views, which `page.js` reads.
+
+    Data that several views share, and tables of models and cards, are in the page only once.
+
+    Args:
+        views: the data and options of each view, by the id of its element.
+    """
+    tables = {
+        name: json.dumps(message["machines"]) for name, (_, message) in views.items() if "machines" in message
+    }
+    data = list(dict.fromkeys([*(text for text, _ in views.values()), *tables.values()]))
+    shown = [{**message, "id": name, "data": data.index(text)} for name, (text, message) in views.items()]
+    kinds = Counter(message["view"] for message in shown)
+    for message in shown:
+        # Views of the same type need a prefix in the page's address, so that they do not share their state.
+        message["address"] = f"{message['id']}." if kinds[message["view"]] > 1 else ""
+        if message["id"] in tables:
+            message["machines"] = data.index(tables[message["id"]])
+    texts = {"views": json.dumps(shown), "copied": json.dumps(VIEW["page"]["copy"])}
+    texts |= {f"data{n}": text for n, text in enumerate(data)}
+    return "\n".join(
+        f'<script type="application/json" id="{name}">{escape_for_script(text)}</script>'
+        for name, text in texts.items()
+    )
+
+
 def assemble_page(
     title: str,
     body: str,
@@ -192,24 +229,12 @@ def assemble_page(
     Args:
         title: the page's title, as plain text.
         body: escaped HTML.
-        views: maps the id of an element in `body` to the data and options of the view in this element. Data
-            that several views share, and tables of models and cards, are stored in the page only once.
+        views: the data and options of each view, by the id of its element in `body`.
         summary: a sentence about the page, as plain text; see `build_page`.
         style: CSS that is added to the CSS of the views.
         picture: the address of a picture of the page, or ""; see `build_page`.
         files: the files that views run, to be stored in the page.
     """
-    tables = {
-        name: json.dumps(message["machines"]) for name, (_, message) in views.items() if "machines" in message
-    }
-    data = list(dict.fromkeys([*(text for text, _ in views.values()), *tables.values()]))
-    shown = [{**message, "id": name, "data": data.index(text)} for name, (text, message) in views.items()]
-    kinds = Counter(message["view"] for message in shown)
-    for message in shown:
-        # Views of the same type need a prefix in the page's address, so that they do not share their state.
-        message["address"] = f"{message['id']}." if kinds[message["view"]] > 1 else ""
-        if message["id"] in tables:
-            message["machines"] = data.index(tables[message["id"]])
     unused = () if any(message["view"] == "pool" for _, message in views.values()) else ("pool",)
     fetches = any("published" in message for _, message in views.values())
     parts = {
@@ -219,13 +244,8 @@ def assemble_page(
         "picture": f'<meta property="og:image" content="{escape(picture)}">' if picture else "",
         "style": (script.stylesheet(unused) if views else "") + style,
         "body": body,
-        "script": script.bundle() if views else "",
-        "views": escape_for_script(json.dumps(shown)),
-        "copy": escape_for_script(json.dumps(VIEW["page"]["copy"])),
-        "data": "\n".join(
-            f'<script type="application/json" id="data{n}">{escape_for_script(text)}</script>'
-            for n, text in enumerate(data)
-        ),
+        "views": view_scripts(views),
+        "script": (script.bundle() if views else "") + script.page_script(),
         "files": "\n".join(
             f'<script type="text/plain" id="file-{_file_name(file)}">{_base64(file)}</script>'
             for file in files

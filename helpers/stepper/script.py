@@ -21,6 +21,12 @@ def bundle() -> str:
 
 
 @cache
+def page_script() -> str:
+    """Return the script that mounts the views of a page, which runs in the same scope after `bundle`."""
+    return (HERE / "page.js").read_text(encoding="utf-8")
+
+
+@cache
 def widget_module() -> str:
     """Return the front end as an ES module for anywidget."""
     return (

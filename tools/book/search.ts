@@ -1,44 +1,54 @@
-// Searches the published site in the reader's page: search_bundle.js is this and MiniSearch, made by npm run build.
-// The places that can be found, and the words that are shown, stand in the page; search.py puts them there.
+// Searches the book in the reader's page: static/search.js is this and MiniSearch, made by npm run build.
+// The places that can be found, and the words that are shown, are in places.js; search.py writes it.
 import MiniSearch from "minisearch";
 
-type Place = { id: number; address: string; heading: string; page: string; text: string };
+type Place = { id: number; address: string; heading: string; page: string; text: string; asked?: string };
 
 const MOST = 20; // places shown
-const FEW = 5; // fewer than this have all the words: those with some of them, or with a slip, follow
 const WINDOW = 170; // characters of a place's text
+const STOP =
+  "a an and are at be by can do does for from has how i if in is it me my of on or our should so that the their them " +
+  "there these they this to was we what when where which who why will with you your";
+const stops = new Set(STOP.split(" "));
 
-/** A word as it is looked up: of small letters, the plural as the singular. */
-const termOf = (word: string) => word.toLowerCase().replace(/(?<=..[^s])s$/, "");
+/** A word as it is looked up, so that quantized is found by quantization: without its ending, in small letters. */
+const termOf = (word: string) => word.toLowerCase().replace(/(?<=...)(ations?|ions?|ings?|ed|es?|s)$/, "");
 
+/** The words of a text, and the parts of a word such as FlashAttention. */
 const wordsOf = (text: string) => [...text.matchAll(/[\p{L}\p{N}]+/gu)];
+const termsOf = (text: string) =>
+  wordsOf(text).flatMap(([word]) => [
+    word,
+    ...(word.match(/^([A-Z][a-z]{2,}){2,}$/) ? word.match(/[A-Z][a-z]+/g)! : []),
+  ]);
 
 const element = (id: string): any => document.getElementById(id);
 
-const { places, said }: { places: Place[]; said: { found: string[]; nothing: string } } = JSON.parse(
-  element("places").textContent,
-);
+declare const index: { places: Place[]; said: { found: string[]; nothing: string } };
+const { places, said } = index;
 const field = element("query");
 const engine = new MiniSearch({
-  fields: ["heading", "page", "text"],
-  tokenize: (text) => wordsOf(text).map(([word]) => word),
+  fields: ["heading", "asked", "page", "text"],
+  tokenize: termsOf,
   processTerm: termOf,
   searchOptions: {
-    boost: { heading: 4, page: 2 },
+    boost: { heading: 4, asked: 4, page: 2 },
     boostDocument: (id) => (places[id].heading.endsWith("?") ? 2 : 1), // questions come with their answers
     prefix: (term) => term.length > 2,
+    fuzzy: (term) => term.length > 4 && 0.2,
   },
 });
 engine.addAll(places);
 
 /** The places that fit, best match first: those that are called so, then by score. Each cell and each heading comes once. */
 function search(query: string) {
-  const all = engine.search(query, { combineWith: "AND" });
-  const some = all.length < FEW ? engine.search(query, { fuzzy: (term) => term.length > 4 && 0.2 }) : [];
-  const found = [...all, ...some].map(({ id, terms }) => ({ place: places[id], terms: new Set(terms) }));
-  const called = found.filter(({ place }) =>
-    place.heading.toLowerCase().split(", ").includes(query.toLowerCase()),
-  );
+  const words = query.split(" ").filter((word) => !stops.has(word.toLowerCase()));
+  const found = engine
+    .search(words.join(" ") || query)
+    .map(({ id, terms }) => ({ place: places[id], terms: new Set(terms) }));
+  const isCalled = ({ heading, asked }: Place) =>
+    [heading, asked ?? ""].some((names) => names.toLowerCase().split(", ").includes(query.toLowerCase()));
+  const called = found.filter(({ place }) => isCalled(place));
   called.sort((a, b) => a.place.id - b.place.id); // questions and words before headings
   const seen = new Set();
   const isNew = (key: string) => !seen.has(key) && seen.add(key);
@@ -86,9 +96,12 @@ function show() {
   element("count").textContent = query ? count : "";
 }
 
-/** The query of the address: #q=… */
+/** The query of the address: #q=…, or ?q=… as the field of another page sends it. */
 function fromAddress() {
-  field.value = new URLSearchParams(location.hash.slice(1)).get("q") ?? "";
+  const [own, sent] = [location.hash.slice(1), location.search].map((part) =>
+    new URLSearchParams(part).get("q"),
+  );
+  field.value = own ?? sent ?? "";
   show();
 }
 
