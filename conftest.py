@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import atexit
+import importlib.util
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 from hypothesis import settings
 
 from tests.machine import ROOT, find_chromium, find_node, lacking, pypi_answers
@@ -101,6 +105,25 @@ def found(pypi: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = published.download_from_index(tmp_path_factory.mktemp("published") / published.FILE)
     assert made is not None
     return made
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the site, which is built once for all processes of a run."""
+    if not importlib.util.find_spec("sphinx"):
+        lacking("no Sphinx here: pip install -r tools/requirements.txt")
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "site"
+    command = "import sys, pathlib, tools.site as site; site.build_site(pathlib.Path(sys.argv[1]))"
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            made = tmp_path_factory.mktemp("built") / "site"
+            done = subprocess.run(
+                [sys.executable, "-c", command, made], cwd=ROOT, capture_output=True, text=True
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+            made.rename(folder)
+    return folder
 
 
 def place_of(path: Path, among: list[str] = LONGEST) -> int:

@@ -13,6 +13,7 @@ COMMANDS = {
     "for teachers": {
         "collect": "list who solved which exercise, as CSV",
         "site": "make the page, slides and worksheets, into build/",
+        "pdf": "print the series, a way through or a page; needs Chromium",
     },
     "to check": {
         "notebooks": "run notebooks again and store their outputs",

@@ -27,7 +27,6 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from helpers.recording.diary import load_diary
 from helpers.stepper.page import ViewData, assemble_page, front_end_options
 from helpers.stepper.view import View
 from tests.browser.lab import FLAGS, Lab, close_all
@@ -83,24 +82,6 @@ def page_of(view: View) -> str:
     files = [view.file] if view.file else []
     shown = {"view0": ViewData(view.data, front_end_options(view))}
     return assemble_page("A view", '<div class="view" id="view0"></div>', shown, files=files)
-
-
-@pytest.fixture(scope="package")
-def published() -> dict[str, str]:
-    """The HTML of the main page, the gallery's pages and pages without views, by file name."""
-    from tools import film_page, handout, site, teaching  # with all that is published
-
-    diary = load_diary()
-    pages = {"index.html": site.main_page(diary), **site.gallery_pages(diary)}
-    others = {
-        "ways": site.learning_paths_page,
-        "museum": site.fingerprints_page,
-        "card": handout.comparison_card_page,
-        "teaching": teaching.teaching_page,
-        "slides": teaching.slides_page,
-        "film": film_page.film_page,
-    }
-    return pages | {f"{name}.html": page() for name, page in others.items()}
 
 
 @pytest.fixture

@@ -14,9 +14,8 @@ from helpers.stepper import Live, Pool, Race, Stepper, StepTime, WhatIf
 from helpers.stepper.format import VIEW
 from helpers.stepper.view import View
 from tests.browser.conftest import page_of
-from tests.machine import NOTEBOOKS, ROOT, lacking
+from tests.machine import ROOT, lacking
 from tests.pool_cases import trace
-from tools import render, search, sheets, worksheet
 
 pytestmark = pytest.mark.browser
 AXE = ROOT / "node_modules/axe-core/axe.min.js"
@@ -25,8 +24,14 @@ FOUND = """async () => (await axe.run({ resultTypes: ["violations"] })).violatio
   ["serious", "critical"].includes(impact) ? nodes.map(({ target }) => `${id}: ${target.join(" ")}`) : [])"""
 # Colours do not depend on the size, nor what overlaps or is small on the theme.
 LOOKS = [("light", 390, 844), ("dark", 1280, 800)]
-BOOK = next(path for path in NOTEBOOKS if path.stem.startswith("17"))  # code, tables, figures, no view
-PAGES = "index ways museum card teaching slides memory slots walk notebook search".split()
+PAGES = "index ways museum card teaching slides film gallery search".split()
+PAGES += [
+    "memory-answers",
+    "slots-answers",
+    "worksheet-answers",
+    "notebooks/17_pages",
+    "notebooks/04_kv_cache",
+]
 # Each view, and the addresses of what it can show.
 VIEWS: dict[str, tuple[Callable[[], View], list[str]]] = {
     "toy": (
@@ -94,21 +99,9 @@ def test_the_live_view_and_its_acts(page: Page, tmp_path: Path) -> None:
         check(page, turn)
 
 
-@pytest.fixture(scope="module")
-def pages(published: dict[str, str]) -> dict[str, str]:
-    """What is published: the pages, each sheet once, and one notebook in place of all."""
-    result, made = {name: published.get(f"{name}.html", "") for name in PAGES}, sheets.sheet_pages()
-    result |= {name: made[f"{name}-answers.html"] for name in ("memory", "slots")}
-    result |= {"walk": worksheet.worksheet_page(True), "notebook": render.render_notebook(BOOK)}
-    found = search.search_page({"notebooks/17.html": result["notebook"]}, [], BOOK.parent)
-    return {**result, "search": found}
-
-
 @pytest.mark.parametrize("name", PAGES)
-def test_pages(name: str, pages: dict[str, str], page: Page, tmp_path: Path) -> None:
-    assert pages[name]
-    (tmp_path / "page.html").write_text(pages[name], encoding="utf-8")
-    page.goto((tmp_path / "page.html").as_uri())
+def test_pages(name: str, built: Path, page: Page) -> None:
+    page.goto((built / f"{name}.html").as_uri())
     if name == "search":
-        page.keyboard.type("key")
+        page.locator("#query").fill("key")
     check(page)

@@ -13,6 +13,7 @@ from helpers.recording.diary import load_diary
 from helpers.stepper import Live, Pool, Race, Stepper, WhatIf
 from helpers.stepper.format import VIEW
 from helpers.stepper.page import Section, build_page
+from tests.machine import NOTEBOOKS
 from tests.pool_cases import trace
 
 pytestmark = pytest.mark.browser
@@ -20,13 +21,15 @@ VIEWS = ".wid-writer, .wid-stepper, .wid-what_if, .wid-pool, .wid-step_time"
 SIZES = [(280, 740), (360, 740), (640, 400), (1280, 800), (1600, 900)]  # the third: a desk at 200% zoom
 
 
+# Pages with a view, and others of the book; what is printed is in test_worksheet.py.
+LIVE = {"index": 4, **dict.fromkeys(("diary", "pool", "smollm2", "step", "toy"), 1)}
+PLAIN = "404 card film gallery museum search slides teaching ways".split()
+
+
 @pytest.fixture(scope="module")
-def folder(published: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what is published, but for the notebooks."""
-    result = tmp_path_factory.mktemp("pages")
-    for name, text in published.items():
-        (result / name).write_text(text, encoding="utf-8")
-    return result
+def folder(built: Path) -> Path:
+    """The folder of the site."""
+    return built
 
 
 @pytest.fixture
@@ -35,14 +38,54 @@ def context_options() -> dict[str, Any]:
 
 
 def test_pages_come_to_life_and_never_scroll_sideways(folder: Path, page: Page, problems: list[str]) -> None:
-    plain = {f"{name}.html" for name in ("gallery", "ways", "museum", "card", "teaching", "slides", "film")}
-    for path in sorted(folder.iterdir()):
-        page.goto(path.as_uri())
-        assert page.locator(VIEWS).count() == {"index.html": 4}.get(path.name, int(path.name not in plain))
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    for name in (*LIVE, *PLAIN):
+        page.goto((folder / f"{name}.html").as_uri())
+        expect(page.locator(VIEWS)).to_have_count(LIVE.get(name, 0))
         for width, height in SIZES:
             page.set_viewport_size({"width": width, "height": height})
             page.evaluate("new Promise(requestAnimationFrame)")
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (path.name, width)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (name, width)
+    assert problems == []
+    assert not [url for url in asked if not url.startswith(("file:", "data:", "blob:"))]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_fit_a_phone_and_load_nothing(
+    path: Path, folder: Path, page: Page, problems: list[str]
+) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto((folder / f"notebooks/{path.stem}.html").as_uri())
+    page.evaluate("window.MathJax?.startup.promise")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.locator("mjx-container").count() >= page.locator(".math").count()
+    expect(page.locator(".view:empty")).to_have_count(0)
+    assert page.locator(".still:visible").count() == 0
+    assert problems == []
+    assert not [url for url in asked if not url.startswith(("file:", "data:", "blob:"))]
+
+
+def test_theme_follows_the_system_and_the_button(folder: Path, page: Page, problems: list[str]) -> None:
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.emulate_media(color_scheme="dark")
+    page.goto((folder / "notebooks/03_decode.html").as_uri())
+    html, figure = page.locator("html"), page.locator(".wid-figure").first
+    expect(html).to_have_attribute("data-theme", "dark")
+    expect(page.locator(".wid-view").first).to_have_class(re.compile("wid-dark"))
+    ink = "(one) => getComputedStyle(one).getPropertyValue('--wid-ink')"
+    dark = figure.evaluate(ink)
+    for _ in range(3):  # system, light, dark
+        if html.get_attribute("data-theme") != "light":
+            page.locator(".article-header-buttons .theme-switch-button").click()
+    expect(html).to_have_attribute("data-theme", "light")
+    assert figure.evaluate(ink) != dark
+    expect(page.locator(".wid-view").first).not_to_have_class(re.compile("wid-dark"))
+    page.locator(".cell_input").first.hover()
+    page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    expect(page.locator(".cell_input .copybtn").first).to_be_visible()
     assert problems == []
 
 

@@ -32,7 +32,6 @@ html_baseurl = ogp_site_url = launch.site_url()
 html_static_path = ["static"]
 html_css_files = ["book.css"]
 templates_path = ["templates"]
-html_context = {"default_mode": "auto"}
 html_favicon = "static/favicon.svg"
 html_use_index = html_show_sphinx = html_show_copyright = False
 sitemap_url_scheme, sitemap_excludes = "{link}", ["404.html", "search.html"]

@@ -8,8 +8,10 @@ anchor, and links lead to the book's pages or to GitHub. Nothing is run: the dat
 from __future__ import annotations
 
 import base64
+import itertools
 import re
 from functools import cache
+from html import escape
 from typing import Any
 from urllib.parse import urlparse
 
@@ -17,6 +19,7 @@ import nbformat
 from nbformat import NotebookNode
 from sphinx.application import Sphinx
 
+from helpers.drawing.outputs import STATIC
 from helpers.stepper.page import ViewData, view_scripts
 from helpers.stepper.still import FOLDER, Still
 from tools import launch
@@ -24,6 +27,11 @@ from tools.book.build import raw_html
 from tools.notebooks import WIDGET_VIEW
 
 HEADING = re.compile(r"\A# .+\n?")
+RUN = re.compile(r"run it in (\[Colab\]\S+) or (\[Binder\]\S+)")  # in a first cell; see launch.launch_links
+HERE_IT_IS_STORED = (
+    r"what follows was computed before; to change it, run it in \1, in \2, or "
+    f"[on your machine]({launch.GITHUB}{launch.repository_name()}#open-the-notebooks)"
+)
 DARK = re.compile(r'(?:body)?\[data-jp-theme-light="false"\]')
 # The page cannot send anything anywhere; only a page with a published model may fetch it.
 POLICY = (
@@ -65,7 +73,8 @@ def book_notebook(book: NotebookNode) -> NotebookNode:
         else:
             title = HEADING.match(cell.source)
             at = title.end() if title else 0
-            cell.source = f"{cell.source[:at]}\n{anchor}{cell.source[at:]}"
+            text = RUN.sub(HERE_IT_IS_STORED, cell.source[at:], count=1)
+            cell.source = f"{cell.source[:at]}\n{anchor}{text}"
         cells.append(cell)
     if views:
         cells.append(nbformat.v4.new_markdown_cell(raw_html(view_scripts(views))))
@@ -76,19 +85,28 @@ def book_notebook(book: NotebookNode) -> NotebookNode:
 def book_outputs(outputs: list[NotebookNode], views: dict[str, ViewData]) -> list[NotebookNode]:
     """Return a cell's outputs, each picture and each view once. The data of views is added to `views`."""
     shown: list[NotebookNode] = []
-    for output in outputs:
-        data = output.get("data", {})
-        if WIDGET_VIEW in data or "wid-static" in data.get("text/html", ""):
-            continue
+    still: Still | None = None
+    for output, following in itertools.zip_longest(outputs, outputs[1:], fillvalue=NotebookNode()):
+        data, html = output.get("data", {}), output.get("data", {}).get("text/html", "")
         if "image/png" in data:
             still = stills().get(base64.b64decode(data["image/png"]))
-            if not still:  # a figure, which comes again as SVG
+            if still:
+                name = f"view{len(views)}"
+                views[name] = ViewData(still.data, still.options)
+                output.data = {"text/html": view_html(name, still)}
+            elif STATIC in following.get("data", {}).get("text/html", ""):  # a widget that needs a kernel
+                output.data = {"text/html": picture_html(data["image/png"], **output.metadata["image/png"])}
+            else:  # a figure, which follows as SVG
                 continue
-            name = f"view{len(views)}"
-            views[name] = ViewData(still.data, still.options)
-            output.data = {"text/html": view_html(name, still)}
+        elif WIDGET_VIEW in data or (STATIC in html and still):
+            continue
         shown.append(output)
     return shown
+
+
+def picture_html(png: str, alt: str, width: int) -> str:
+    """Return the HTML of a picture that is encoded as base64."""
+    return f'<img alt="{escape(alt)}" width="{width}" src="data:image/png;base64,{png.strip()}">'
 
 
 def view_html(name: str, still: Still) -> str:
