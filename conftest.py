@@ -109,7 +109,7 @@ def found(pypi: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the site, which is built once for all processes of a run."""
+    """The folder of the site, which is built once for all processes of a run, in about half a minute."""
     if not importlib.util.find_spec("sphinx"):
         lacking("no Sphinx here: pip install -r tools/requirements.txt")
     base = tmp_path_factory.getbasetemp()

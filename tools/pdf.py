@@ -10,6 +10,7 @@ or else to the published site.
 
 from __future__ import annotations
 
+import functools
 import html
 import re
 import sys
@@ -26,7 +27,7 @@ ARTICLE = re.compile(r"<article.*?</article>", re.DOTALL)
 HEAD = re.compile(r'<link [^>]*rel="stylesheet"[^>]*>|<script>window\.MathJax.*?</script>')
 FOLD = re.compile(r"<details(?=[^>]*>\s*<summary>(?!The picture in words))")
 DROPPED = re.compile(r'<a class="headerlink".*?</a>|<script type="application/json".*?</script>', re.DOTALL)
-LINK = re.compile(r'(?<=<a )([^>]*?)href="([^"]*)"')
+LINK = re.compile(r'(?<=<a )(?P<before>[^>]*?)href="(?P<address>[^"]*)"')
 STYLE = """
 @page { size: A4; margin: 18mm 16mm; }
 html, body { background: #fff; font-size: 14px; }
@@ -59,14 +60,17 @@ def page_to_print(title: str, pages: Sequence[Path]) -> str:
     names = [path.stem for path in pages]
     texts = [path.read_text(encoding="utf-8") for path in pages]
 
-    def link(name: str, address: str) -> str:
-        path, _, place = address.partition("#")
+    def link(found: re.Match[str], name: str) -> str:
+        path, _, place = found["address"].partition("#")
         stem = Path(path).stem if path else name
         if re.match("[a-z]+:", path):
-            return address
-        if stem in names:
-            return f"#{stem}--{place}"
-        return f"{site_url()}{'' if path.startswith('../') else 'notebooks/'}{address.removeprefix('../')}"
+            address = found["address"]
+        elif stem in names:
+            address = f"#{stem}--{place}"
+        else:
+            there = "notebooks/" if not path.startswith("../") else ""
+            address = f"{site_url()}{there}{found['address'].removeprefix('../')}"
+        return f'{found["before"]}href="{address}"'
 
     articles, lines = [], []
     for name, text in zip(names, texts, strict=True):
@@ -74,11 +78,9 @@ def page_to_print(title: str, pages: Sequence[Path]) -> str:
         assert found, name
         body = FOLD.sub("<details open", DROPPED.sub("", found[0]))
         body = re.sub(r'\bid="([^"]*)"', rf'id="{name}--\1"', body)
-        body = re.sub(
-            r'(?<=<a )([^>]*?)href="([^"]*)"', lambda a, name=name: f'{a[1]}href="{link(name, a[2])}"', body
-        )
+        body = LINK.sub(functools.partial(link, name=name), body)
         articles.append(body.replace(">", f' id="{name}--">', 1))
-        heading = re.sub("<.*?>", "", re.search(r"<h1>(.*?)(?:<a|</h1>)", text)[1])
+        heading = re.sub("<.*?>", "", found[0].partition("<h1>")[2].partition("<a ")[0])
         lines.append(f'<li><a href="#{name}--">{heading}</a></li>')
     head = "\n".join(dict.fromkeys(one for text in texts for one in HEAD.findall(text)))
     front = f"<h1>{html.escape(title)}</h1><p>{site_url()}</p><ul class='contents'>{''.join(lines)}</ul>"

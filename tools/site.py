@@ -53,7 +53,8 @@ QUESTION_ROW = re.compile(
     re.MULTILINE,
 )
 PARTS = ("Understand it", "Build it", "Size and pay for it", "Find what is wrong")  # of the book's menu
-OTHERS = ("gallery", "film", "For teachers <teaching>")
+OTHERS = ("film", "For teachers <teaching>")
+GALLERY = ("gallery", "toy", "diary", "smollm2", "pool", "step", "museum")
 HIDDEN = {  # pages that are in no menu
     "search": SEARCH_PAGE,
     "404": BookPage("No such page", [Section("The menu and the search lead to all pages.")], "Not found."),
@@ -368,7 +369,9 @@ def book_menu() -> str:
     parts["And further"] = [name for name in names if name not in taken]
     trees = [toctree([names[name] for name in found], part) for part, found in parts.items()]
     more = [names[name] for name in looked_up]
-    return "\n".join([toctree(["ways"]), *trees, toctree([*more, *OTHERS], "To look up")])
+    return "\n".join(
+        [toctree(["ways"]), *trees, toctree([*more, *OTHERS], "To look up"), toctree(GALLERY, "Gallery")]
+    )
 
 
 def book_pages(published: Path | None = None) -> dict[str, str]:
@@ -379,10 +382,9 @@ def book_pages(published: Path | None = None) -> dict[str, str]:
     """
     diary = load_diary()
     front = page_markdown(main_page(diary, published), {"og:image": launch.site_url() + PREVIEW.name})
-    gallery = gallery_pages(diary) | {"museum": fingerprints_page()}
-    pages = {"ways": learning_paths_page(), "film": film_page(), **gallery}
+    pages = {"ways": learning_paths_page(), "film": film_page(), **gallery_pages(diary)}
+    pages["museum"] = fingerprints_page()
     made = {name: page_markdown(page) for name, page in pages.items()}
-    made["gallery"] += toctree(name for name in gallery if name != "gallery")
     hidden = {name: page_markdown(page, {"orphan": "true"}) for name, page in HIDDEN.items()}
     return {"index": f"{front}\n{book_menu()}", **made, **hidden, "teaching": teaching_page()}
 

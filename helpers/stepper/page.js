@@ -20,8 +20,7 @@ requestAnimationFrame(() =>
   }),
 );
 addEventListener("hashchange", goToPlace);
-addEventListener("resize", reachable);
-reachable();
+new ResizeObserver(reachable).observe(document.querySelector("article") ?? document.body);
 
 // What scrolls sideways can be scrolled by keys, too.
 function reachable() {

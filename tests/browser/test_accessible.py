@@ -57,6 +57,7 @@ def check(page: Page, turn: int = 0) -> None:
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
         page.set_viewport_size({"width": width, "height": height})
         page.evaluate("new Promise(requestAnimationFrame)")
+        page.wait_for_timeout(500 if page.locator(".bd-sidebar").count() else 0)  # its menus come or go
         assert page.evaluate(FOUND) == [], (scheme, width)
 
 
