@@ -71,7 +71,7 @@ def test_notebooks_fit_a_phone_and_load_nothing(
 def test_theme_follows_the_system_and_the_button(folder: Path, page: Page, problems: list[str]) -> None:
     page.set_viewport_size({"width": 1280, "height": 900})
     page.emulate_media(color_scheme="dark")
-    page.goto((folder / "notebooks/03_decode.html").as_uri())
+    page.goto((folder / "notebooks/04_kv_cache.html").as_uri())
     html, figure = page.locator("html"), page.locator(".wid-figure").first
     expect(html).to_have_attribute("data-theme", "dark")
     expect(page.locator(".wid-view").first).to_have_class(re.compile("wid-dark"))

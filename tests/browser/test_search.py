@@ -98,9 +98,9 @@ def test_each_question_and_each_word_finds_its_own_cell_first(address: str, page
         (
             "scaled_dot_product_attention",
             "4. It reads the question well, and forgets it while it answers",
-            "dot",
+            "scaled_dot_product_attention",
         ),
-        ("answer sheets for a lesson", "Lesson 2: what a step costs", "lesson"),
+        ("answer sheets for a lesson", "Lesson 2: what a step costs", "answers"),
     ],
 )
 def test_what_is_meant_is_found(address: str, page: Page, query: str, heading: str, marked: str) -> None:

@@ -14,13 +14,13 @@ const stops = new Set(STOP.split(" "));
 /** A word as it is looked up, so that quantized is found by quantization: without its ending, in small letters. */
 const termOf = (word: string) => word.toLowerCase().replace(/(?<=...)(ations?|ions?|ings?|ed|es?|s)$/, "");
 
-/** The words of a text, and the parts of a word such as FlashAttention. */
-const wordsOf = (text: string) => [...text.matchAll(/[\p{L}\p{N}]+/gu)];
-const termsOf = (text: string) =>
-  wordsOf(text).flatMap(([word]) => [
-    word,
-    ...(word.match(/^([A-Z][a-z]{2,}){2,}$/) ? word.match(/[A-Z][a-z]+/g)! : []),
-  ]);
+/** The words of a text, and the parts of names such as FlashAttention and max_num_seqs. */
+const wordsOf = (text: string) => [...text.matchAll(/[\p{L}\p{N}_]+/gu)];
+const partsOf = (word: string) =>
+  word.includes("_")
+    ? word.split("_")
+    : (word.match(/^([A-Z][a-z]{2,}){2,}$/) && word.match(/[A-Z][a-z]+/g)) || [];
+const termsOf = (text: string) => wordsOf(text).flatMap(([word]) => [word, ...partsOf(word)]);
 
 const element = (id: string): any => document.getElementById(id);
 
