@@ -17,7 +17,8 @@ INSTEAD: dict[str, str] = json.loads((ROOT / "tests/english.json").read_text(enc
 DONE = """
     helpers/cost/*.py helpers/drawing/*.py helpers/museum/*.py helpers/parallel/*.py helpers/recording/*.py
     helpers/serve/*.py helpers/stepper/*.py helpers/timing/*.py helpers/trace/*.py
-    helpers/explorers/*.py helpers/plots/*.py tools/*.py tests/test_bills.py tests/test_config.py
+    helpers/explorers/*.py helpers/plots/*.py tools/*.py tools/book/*.py tests/test_bills.py
+    tests/test_config.py
     tests/test_cost*.py tests/test_dated.py tests/test_explorers.py tests/test_pages.py tests/test_plots*.py
     tests/test_repository.py tests/test_setup.py tests/test_sizes.py
     tests/test_step_time.py tests/test_tables.py tests/test_words.py

@@ -106,7 +106,7 @@ def test_every_link_leads_to_a_place(pages: dict[str, str], built: Path) -> None
     assert seen > 3000
 
 
-def test_links_lead_to_github_where_there_is_no_page(pages: dict[str, str]) -> None:
+def test_links_to_files_lead_to_github(pages: dict[str, str]) -> None:
     for name, text in pages.items():
         assert not re.findall(r'href="[^":]*(?:\.ipynb|\.py|\.md)\b[^"]*"', article_of(text)), name
     there = f"{launch.GITHUB}{launch.repository_name()}/blob/main/helpers/recording/diary.py"

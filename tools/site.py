@@ -390,7 +390,7 @@ def book_pages(published: Path | None = None) -> dict[str, str]:
 
 
 def pages_to_print() -> dict[str, str]:
-    """Return the worksheets, the card and the slides, as {file name: HTML}. They are no pages of the book."""
+    """Return the worksheets, the card and the slides, as {file name: HTML}. The book is without them."""
     pages = {"worksheet.html": worksheet_page(), "worksheet-answers.html": worksheet_page(True)}
     return pages | {"card.html": comparison_card_page(), "slides.html": slides_page(), **sheet_pages()}
 

@@ -129,7 +129,6 @@ def build_page(
     title: str,
     sections: Sequence[Section],
     summary: str = "",
-    picture: str = "",
     *,
     separate_files: bool = False,
     style: str = "",
@@ -140,7 +139,6 @@ def build_page(
         title: the page's title, as plain text.
         sections: the page's content.
         summary: a sentence, as plain text, that messaging apps show in a preview of the page.
-        picture: the address of the picture in this preview, or "".
         separate_files: where the files are stored that views run, such as a model's weights. If True, they
             are in scripts in the page's folder (see `file_script`), which are loaded when the reader scrolls
             near a view. If False, they are in the page.
@@ -159,7 +157,7 @@ def build_page(
     )
     files = [] if separate_files else [s.view.file for s in sections if s.view and s.view.file]
     style += "".join(f".{name} {{ {said} }}\n" for said, name in styles.items())
-    return assemble_page(title, f"{head}\n{body}", views, summary, style, picture, files)
+    return assemble_page(title, f"{head}\n{body}", views, summary, style, files)
 
 
 def front_end_options(view: ViewLike) -> dict[str, Any]:
@@ -221,7 +219,6 @@ def assemble_page(
     views: Mapping[str, ViewData],
     summary: str = "",
     style: str = "",
-    picture: str = "",
     files: Iterable[Path] = (),
 ) -> str:
     """Return a page that consists of `body` and interactive views.
@@ -232,7 +229,6 @@ def assemble_page(
         views: the data and options of each view, by the id of its element in `body`.
         summary: a sentence about the page, as plain text; see `build_page`.
         style: CSS that is added to the CSS of the views.
-        picture: the address of a picture of the page, or ""; see `build_page`.
         files: the files that views run, to be stored in the page.
     """
     unused = () if any(message["view"] == "pool" for _, message in views.values()) else ("pool",)
@@ -241,7 +237,6 @@ def assemble_page(
         "connect": "connect-src 'self'; " if fetches else "",  # else a page can send nothing anywhere
         "title": escape(title),
         "summary": escape(summary),
-        "picture": f'<meta property="og:image" content="{escape(picture)}">' if picture else "",
         "style": (script.stylesheet(unused) if views else "") + style,
         "body": body,
         "views": view_scripts(views),

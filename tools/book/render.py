@@ -12,12 +12,11 @@ import itertools
 import re
 from functools import cache
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
 import nbformat
 from nbformat import NotebookNode
-from sphinx.application import Sphinx
 
 from helpers.drawing.outputs import STATIC
 from helpers.stepper.page import ViewData, view_scripts
@@ -25,6 +24,9 @@ from helpers.stepper.still import FOLDER, Still
 from tools import launch
 from tools.book.build import raw_html
 from tools.notebooks import WIDGET_VIEW
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 HEADING = re.compile(r"\A# .+\n?")
 RUN = re.compile(r"run it in (\[Colab\]\S+) or (\[Binder\]\S+)")  # in a first cell; see launch.launch_links
