@@ -20,7 +20,7 @@ from helpers.stepper.format import percent
 from helpers.stepper.page import Link, Section, build_page
 from helpers.trace import Trace
 from tests.machine import NOTEBOOKS, ROOT, prose_of
-from tools import film_page, handout, launch, site
+from tools import film_page, handout, launch, pdf, site
 from tools.book import render
 from tools.notebooks import WIDGET_VIEW
 
@@ -280,6 +280,30 @@ def test_code_and_formulas_are_as_written(pages: dict[str, str]) -> None:
     assert '<div class="math notranslate' in pages["notebooks/12_floor.html"]
     assert 'src="../_static/tex-svg.js' in pages["notebooks/12_floor.html"]
     assert "tex-svg.js" not in pages["notebooks/words.html"], "only where there is a formula"
+
+
+def test_pages_to_print_keep_links_and_open_folds(built: Path) -> None:
+    """A link leads to a page of the same PDF or to the site; a view is its still, an answer is in sight."""
+    names = ["03_decode", "04_kv_cache"]
+    text = pdf.page_to_print("Two", [built / "notebooks" / f"{name}.html" for name in names])
+    ids, addresses = set(IDS.findall(text)), set(LEADS.findall(text.partition("<body")[2]))
+    inside = {html.unescape(one)[1:] for one in addresses if one.startswith("#")}
+    assert "04_kv_cache--" in inside
+    assert inside <= ids
+    assert not [one for one in addresses if not one.startswith(("#", "https://", "data:"))]
+    assert f"{launch.site_url()}notebooks/05_keep_it_right.html" in addresses
+    assert text.count('<div class="still"><img alt="') == 2
+    assert "views.js" not in text
+    folds = re.findall(r"<details([^>]*)>\s*<summary>(.*?)</summary>", text)
+    assert {fold for shown, fold in folds if "open" not in shown} == {"The picture in words"}
+
+
+def test_a_way_is_printed_in_its_order() -> None:
+    title, paths = pdf.chosen_pages("understand")
+    assert title == "Understand it"
+    assert [path.stem[:3] for path in paths] == ["00_", "01_", "02_", "03_", "04_", "09_", "one"]
+    assert [path.stem for path in pdf.chosen_pages("")[1]] == [path.stem for path in NOTEBOOKS]
+    assert pdf.chosen_pages("12")[0] == "12_floor"
 
 
 def test_poster_and_threads_name_the_same_bugs(pages: dict[str, str]) -> None:
