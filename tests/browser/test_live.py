@@ -251,7 +251,14 @@ def test_words_that_the_model_does_not_know(open_page: Show) -> None:
     expect(box).to_have_value("Mia. Emil writes from Oslo.")
     box.fill("<img src=x onerror=alert(1)> writes")
     box.press("Enter")
-    expect(page.locator(".wid-hint")).to_contain_text("does not know img.")
+    expect(page.locator(".wid-hint")).to_have_text(
+        "Left out, because the model does not know them: img, src, x, onerror, alert, 1."
+    )
+    assert written(page)["prompt"] == ["writes"]
+    act(page, "Edit the text")
+    box.fill("Hello")
+    box.press("Enter")
+    expect(page.locator(".wid-hint")).to_have_text("The model does not know Hello.")
     box.fill(" ")
     box.press("Enter")
     expect(page.locator(".wid-hint")).to_contain_text("Got no words; expected at least one")

@@ -37,6 +37,10 @@ const ACTS: Record<
 const RUNS = ["on", "long"]; // a run's kinds, as an address has them
 const SAID = 3; // words that are read as others, of which it is told
 
+/** Which words of a text were not run. */
+const leftOut = (words: string[]): Said =>
+  words.length ? [LIVE.left, ...words.flatMap((token, i) => (i ? [", ", { token }] : [{ token }])), "."] : [];
+
 export class LiveView extends View {
   declare data: Diary["data"];
   declare file: () => Promise<ArrayBuffer>;
@@ -189,9 +193,10 @@ export class LiveView extends View {
   /** Say how the model reads what is typed, and whether it can. */
   check() {
     this.read = this.words && this.words.read(this.text);
-    const { unknown, changed, dropped } = this.read ?? { unknown: null, changed: [], dropped: [] };
+    const { unknown, changed, dropped, text } = this.read ?? { unknown: null, changed: [], dropped: [] };
+    const kind = unknown?.meant.length ? LIVE.perhaps : LIVE.unknown[text ? 1 : 0];
     const said = unknown
-      ? fill(unknown.meant.length ? LIVE.perhaps : LIVE.unknown, { token: { token: unknown.word } })
+      ? fill(kind, { token: { token: unknown.word } })
       : [
           ...changed
             .slice(0, SAID)
@@ -234,13 +239,14 @@ export class LiveView extends View {
     await this.load();
     if (mine !== this.ticket) return;
     if (this.model) this.check();
-    const read = this.model && !this.unknown && this.read;
-    const tokens = read && (await this.talk?.ask({ do: "tokenize", text: read.text }));
+    const read = this.model && this.read;
+    const readable = read && (read.text || !read.unknown); // else it knows no word of it
+    const tokens = readable && (await this.talk?.ask({ do: "tokenize", text: read.text }));
     if (mine !== this.ticket) return;
     const wrong = this.complaint(tokens);
     if (wrong) return this.refuse(wrong);
     this.prompt = tokensOf(tokens);
-    this.said = "";
+    this.said = leftOut(read.left);
     const { lane } = this;
     const steps = noEos ? LIVE.most.long : LIVE.most.steps;
     this.play(mine);

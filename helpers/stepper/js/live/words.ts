@@ -26,18 +26,21 @@ export class Words {
 
   /**
    * What a reader has typed, in words of the model: a word that is not known becomes the only one that differs from
-   * it in capitals and accents alone, and a mark that is not known is left out. `text`: the words with blanks
-   * between them; `unknown`: the first word for which there is none.
+   * it in capitals and accents alone, and what is not known is left out: marks are `dropped`, words are in `left`.
+   * `text`: the words with blanks between them; `unknown`: the first of those that are left out.
    */
   read(typed: string): {
     text: string;
     changed: [string, string][];
     dropped: string[];
+    left: string[];
     unknown: Unknown | null;
   } {
     const known = [];
     const changed: Map<string, string> = new Map();
     const dropped: Set<string> = new Set();
+    const left: Set<string> = new Set();
+    let unknown: Unknown | null = null;
     for (const { 0: one, index: at } of typed.matchAll(TYPED)) {
       const [word, other] = this.ids.has(one) ? [one] : (this.folded.get(folded(one)) ?? []);
       if (word && !other) {
@@ -45,11 +48,11 @@ export class Words {
         if (word !== one) changed.set(one, word);
       } else if (MARK.test(one)) dropped.add(one);
       else {
-        const unknown = { word: one, at, ...this.suggest(one) };
-        return { text: typed, changed: [], dropped: [], unknown };
+        unknown ??= { word: one, at, ...this.suggest(one) };
+        left.add(one);
       }
     }
-    return { text: known.join(" "), changed: [...changed], dropped: [...dropped], unknown: null };
+    return { text: known.join(" "), changed: [...changed], dropped: [...dropped], left: [...left], unknown };
   }
 
   /** The words that begin like this one, or else those of which it may be a slip. */
