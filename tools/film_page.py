@@ -49,6 +49,7 @@ def film_page() -> BookPage:
     body = (
         '<video controls muted preload="none" width="1280" height="720" '
         f'poster="data:image/png;base64,{poster}">{sources}</video>'
-        f"<details><summary>What it says</summary><ol>{lines}</ol></details>"
+        '<p class="turn">The film needs a wide screen: turn your phone sideways.</p>'
+        f"<details open><summary>What it says</summary><ol>{lines}</ol></details>"
     )
     return BookPage("The film", [Section(DESCRIPTION, body=body)], DESCRIPTION)
