@@ -28,7 +28,7 @@ export class View {
   declare acted: boolean;
   declare root: HTMLDivElement;
   declare still: MediaQueryList;
-  declare scheme: MediaQueryList;
+  declare schemes: MediaQueryList[];
   declare resizes: ResizeObserver;
   declare themes: MutationObserver;
   declare onScheme: () => void;
@@ -54,7 +54,7 @@ export class View {
       this.root.setAttribute(name, value);
     this.root.addEventListener("keydown", (event) => this.pressed(event));
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
-    this.scheme = matchMedia("(prefers-color-scheme: dark)");
+    this.schemes = ["(prefers-color-scheme: dark)", "print"].map((query) => matchMedia(query)); // paper is white
     this.resizes = new ResizeObserver(() => this.resized());
     this.themes = new MutationObserver(() => this.repaint());
     this.onScheme = () => this.repaint();
@@ -90,7 +90,7 @@ export class View {
     this.resizes.observe(this.root);
     for (const node of [document.documentElement, document.body])
       this.themes.observe(node, { attributes: true, attributeFilter: THEMES });
-    this.scheme.addEventListener("change", this.onScheme);
+    for (const scheme of this.schemes) scheme.addEventListener("change", this.onScheme);
     if (this.ownNames !== null) {
       addEventListener("hashchange", this.onAddress);
       this.readAddress();
@@ -203,7 +203,7 @@ export class View {
     clearTimeout(this.resting);
     this.resizes.disconnect();
     this.themes.disconnect();
-    this.scheme.removeEventListener("change", this.onScheme);
+    for (const scheme of this.schemes) scheme.removeEventListener("change", this.onScheme);
     removeEventListener("hashchange", this.onAddress);
     render(null, this.root);
     this.root.remove();
