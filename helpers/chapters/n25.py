@@ -1,4 +1,4 @@
-"""The figures, the guesses and the exercise of notebook 25, your own server."""
+"""The figures, the guess and the exercise of notebook 25, your own server."""
 
 from __future__ import annotations
 
@@ -122,12 +122,6 @@ def compare(found: Mapping[str, str | None], settings: Settings) -> Table:
     truth |= {"bandwidth reached": f"{settings.reached:.0%}"}
     rows = [[value, found[name] or "cannot tell"] for name, value in truth.items()]
     return Table(rows, list(truth), ["drawn", "found"])
-
-
-def check_slots_guess(guess: Any) -> Guess:
-    """Compare a guess of how many slots the server of the first picture has."""
-    why = "Five replies begin together. The sixth begins when the first of them has ended."
-    return Guess(guess, SHOWN.slots, why)
 
 
 def check_again_guess(guess: Any) -> Guess:

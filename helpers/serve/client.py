@@ -162,3 +162,10 @@ def piece_of(event: dict[str, Any]) -> Piece:
         if given := choice.get("logprobs"):
             logprobs += given.get("token_logprobs") or [token["logprob"] for token in given["content"]]
     return Piece(text, logprobs, event.get("usage") or {})
+
+
+def changed(prompt: str, at: int) -> str:
+    """Return the prompt with another word at an index, drawn by chance: the server has not seen it before."""
+    words = prompt.split()
+    words[at] = random.choice([word for word in WORDS if word != words[at]])
+    return " ".join(words)
