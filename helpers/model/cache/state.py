@@ -70,8 +70,9 @@ class StateCache(GrowingCache):
         super().check_length(length)
         if self.states and length not in (0, self.length):
             raise ValueError(
-                f"length is {length} of {self.length} tokens; layers {[*self.states]} keep a state, a sum "
-                "from which no token can be removed; expected all of them or none, or restore(snapshot)"
+                f"length is {length} of {self.length} tokens; {len(self.states)} of {self.n_layers} layers "
+                "keep a state, a sum from which no token can be removed; expected all of them or none, or "
+                "restore(snapshot)"
             )
 
     @property
