@@ -10,6 +10,7 @@ step for as long as notebook 12's equation says. Its replies are words without a
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import queue
@@ -292,7 +293,8 @@ def main() -> None:
     print(f"listening at http://127.0.0.1:{web.server_address[1]}/v1", flush=True)
     if given["until_stdin_ends"]:
         threading.Thread(target=until_stdin_ends, args=[web], daemon=True).start()
-    web.serve_forever()
+    with contextlib.suppress(KeyboardInterrupt):
+        web.serve_forever()
 
 
 if __name__ == "__main__":
