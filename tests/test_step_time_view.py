@@ -37,8 +37,8 @@ def test_a_model_s_name_ends_no_script() -> None:
         ({"kv_bits": 3}, "got kv_bits=3, expected one of"),
         ({"overlap": "no"}, r"got overlap='no', expected one of \[True, False\]"),
         ({"users": 0}, "users is 0"),
-        ({"new_tokens": 65}, "tokens a verification: got 65; expected a number from 1 to 64"),
-        ({"collective": 1}, "µs a collective: got 1000000.0; expected a number from 0 to 1,000"),
+        ({"new_tokens": 65}, "tokens per verification: got 65; expected a number from 1 to 64"),
+        ({"collective": 1}, "µs per collective: got 1000000.0; expected a number from 0 to 1,000"),
     ],
 )
 def test_what_is_no_case_is_refused(wrong: dict[str, Any], message: str) -> None:

@@ -63,7 +63,7 @@ STEP = (
     "The models above are small, and your browser runs them. Here one equation says how long a decode step "
     "has to take with a model that many people use, on a card that many rent: it reads the weights and each "
     "user's KV entries, and computes.",
-    "A real step takes longer; what is left out is listed under the bars. The address holds your case, so "
+    "A real step takes longer; what is left out is listed under the bars. A link keeps your case, so "
     "that you can send it.",
 )
 SEVENTY = "case-as=Llama-3.1-70B&case-users=32&case-cards=4&case-collective=15"
@@ -162,8 +162,8 @@ def main_page(diary: Trace, published: Path | None = None) -> BookPage:
         Live(published=published),
         (
             "The pause is prefill: all tokens of the text run in one pass. Here a token is a word or a full "
-            "stop. Out comes a probability for each word that the model knows, and one of them is drawn. The "
-            "drip is decode: the word that was drawn is appended to the text, and the next one is drawn.",
+            "stop. The result is a probability for each word that the model knows, and one word is drawn. "
+            "The drip is decode: this word is appended to the text, and the next one is drawn.",
             "Each token that runs leaves a KV entry in each layer: its key, K, by which later tokens find "
             "it, and its value, V, which they take from it. The KV cache keeps the entries. So a pass of the "
             "drip runs one token, the newest. Without the cache it runs the whole text again.",
@@ -171,7 +171,7 @@ def main_page(diary: Trace, published: Path | None = None) -> BookPage:
     )
     stepper = Section(
         (
-            "A diary that was recorded, and now you take the steps: press Next. Each token attends to those "
+            "Here is a recorded diary. Press Next to step through it. Each token attends to those "
             "before it and takes something from them. The larger a blue square, the more it takes. The box "
             "under the triangle keeps the KV entries from pass to pass: it is the KV cache.",
             "All this happens in 16 places. The model has 4 layers, one on top of the other, and each layer "

@@ -125,7 +125,10 @@ def write_search_index(folder: Path, questions: list[Link], notebooks: Path) -> 
         if "<article" in (text := path.read_text(encoding="utf-8"))
         and (name := path.relative_to(folder).as_posix())
     }
-    answered = [{"address": link.address, "heading": link.text, "text": link.note} for link in questions]
+    answered = [
+        {"address": link.address, "heading": link.text, "text": link.note.replace("`", "")}
+        for link in questions
+    ]
     linked = [
         {**place, "page": entries[page][0]["page"], "asked": asked_for(place["heading"])}
         for place in (*answered, *glossary_entries(notebooks))
