@@ -88,7 +88,7 @@ def test_a_file_writes_its_words_and_its_rows_stand_on_the_board(opened: Opened,
     expect(own.locator(".wid-drawer-name")).to_contain_text(
         f"the KV entries of {len(ids) + len(words) - 1} tokens"
     )
-    expect(own).to_contain_text("asked for no more than 40 tokens")
+    expect(own).to_contain_text("asked for at most 40 tokens")
     expect(own.page.locator(".wid-writer > textarea")).to_be_visible()  # the diary's: its Enter is another
     own.get_by_role("button", name="on the board").press("Enter")
     expect(own.locator(".wid-stepper")).to_contain_text(
@@ -147,7 +147,7 @@ def test_a_file_is_dropped_and_a_question_is_asked(opened: Opened, tmp_path: Pat
     assert prompt.startswith("<|im_start|>user\n")
     assert "<b>nice</b><|im_end|>\n<|im_start|>assistant" in prompt
     own.get_by_role("button", name="Edit the text").press("Enter")
-    own.get_by_role("button", name="a text to go on from").press("Enter")
+    own.get_by_role("button", name="a text to continue").press("Enter")
     own.locator("textarea").fill("nice")
     own.locator("textarea").press("Enter")
     own.locator(".wid-acts").wait_for(timeout=LONG)

@@ -93,7 +93,7 @@ def test_a_notebook(lab: Lab, page: Page, problems: list[str], tmp_path: Path) -
     case = page.locator(".wid-step_time")
     case.get_by_role("slider", name="users at once").press("End")
     time = unit(StepTime(users=1000).step.total, "s")
-    expect(case.locator(".wid-sentence")).to_contain_text(f" {time}: ")
+    expect(case.locator(".wid-sentence")).to_contain_text(f" {time}, ")
     reopen(page, lab, notebook, restarted=True)
     expect(page.locator(".jp-OutputArea-output", has_text="model not found")).not_to_have_count(0)
     assert page.evaluate(IN_SIGHT) == STILL

@@ -78,7 +78,7 @@ def test_a_walk_by_keys_and_back_by_its_address(page: Page, opened: str, problem
     page.get_by_role("slider", name="cards").press("ArrowRight")
     page.get_by_role("textbox", name="µs per collective").fill("12.5")
     page.get_by_role("textbox", name="tokens per verification").fill("5")
-    page.get_by_role("textbox", name="of bandwidth reached").fill("80")
+    page.get_by_role("textbox", name="of the bandwidth reached").fill("80")
     page.get_by_role("button", name="yes").click()
     page.get_by_role("combobox", name="model").select_option("gpt-oss-120b")
     case: dict[str, Any] = {
