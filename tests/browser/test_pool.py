@@ -167,8 +167,14 @@ def test_every_width_and_both_themes(pool: Show, name: str) -> None:
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         cut = "(all) => all.filter((b) => b.scrollWidth > b.parentElement.clientWidth).length"
         assert page.locator(".wid-pages b").evaluate_all(cut) == 0
-        goes_on = page.locator(".wid-lanes").evaluate("(box) => box.scrollWidth > box.clientWidth + 1")
-        assert page.locator(".wid-further").is_visible() == goes_on, "what is cut off is said"
+        page.wait_for_function(  # once the view has its new width, what is cut off is said
+            """() => {
+                const box = document.querySelector(".wid-lanes");
+                const goesOn = box.scrollWidth > box.clientWidth + 1;
+                return document.querySelector(".wid-further").checkVisibility() === goesOn;
+            }"""
+        )
+        goes_on = page.locator(".wid-further").is_visible()
         assert (page.locator(".wid-lanes").get_attribute("tabindex") == "0") == goes_on
         page.keyboard.press("Home")
         page.keyboard.press("End")
