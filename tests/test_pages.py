@@ -298,6 +298,13 @@ def test_pages_to_print_keep_links_and_open_folds(built: Path) -> None:
     assert {fold for shown, fold in folds if "open" not in shown} == {"The picture in words"}
 
 
+def test_the_book_leads_to_a_heading_that_exists() -> None:
+    anchor = re.search(r"#([\w-]+)\)$", render.HERE_IT_IS_STORED)
+    headings = re.findall("^## (.+)$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert anchor
+    assert anchor[1] in [heading.lower().replace(" ", "-") for heading in headings]
+
+
 def test_a_way_is_printed_in_its_order() -> None:
     title, paths = pdf.chosen_pages("understand")
     assert title == "Understand it"
